@@ -1,0 +1,1 @@
+"""What the chapters need to teach: predictions, pictures, sliders, exercises. Imports lib, never the other way."""

@@ -1,0 +1,39 @@
+"""The modern transformer block: a small reference implementation.
+
+Every public name is importable from here and is loaded when first used, so that the arithmetic side never loads torch.
+"""
+
+import importlib
+
+_HOME = {
+    "config": "Scaling Rope GQA MLA Dense MoE Counted Norm Layer ModelConfig llama_style",
+    "families": "read_config",
+    "frequencies": "inv_freq wavelengths rope_attention_factor yarn_mscale yarn_range",
+    "arithmetic": "",
+    "norms": "rms_norm layer_norm RMSNorm LayerNorm make_norm",
+    "ffn": "swiglu SwiGLU GELUMLP",
+    "rope": "rope_cache rope_table apply_rope layout_permutation permute_heads",
+    "cache": "KVCache LatentCache ModelCache",
+    "attention": "attend causal_mask repeat_kv GQAttention",
+    "mla": "MLAttention",
+    "model": "Block LlamaStyleLM",
+    "gpt2": "GPT2Block GPT2LM",
+    "weights": "load_model open_gguf find_model load_tokenizer",
+    "decoding": "generate chat_prompt",
+}
+_WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name):
+    if name in _HOME:
+        return importlib.import_module(f"lib.{name}")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'lib' has no attribute {name!r}; public names: {', '.join(__all__)}")
+    value = getattr(importlib.import_module(f"lib.{_WHERE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return __all__
