@@ -244,6 +244,7 @@ class ModelConfig:
 
     embed_scale multiplies the embedding (Gemma: sqrt(d)). counted: parts outside the layers (learned positions ..).
     unsupported: features that the model refuses to run, by name. warnings: what a reader of the file should know.
+    stated_heads: (h, n_kv) as a config.json states them where the layers say otherwise; only the naive cache formula uses it.
     """
 
     V: int
@@ -257,6 +258,7 @@ class ModelConfig:
     unsupported: tuple[str, ...] = ()
     model_type: str = ""
     warnings: tuple[str, ...] = ()
+    stated_heads: tuple[int, int] | None = None
 
     def __post_init__(self):
         _whole("ModelConfig", V=self.V, d=self.d, max_len=self.max_len)
