@@ -1,0 +1,62 @@
+# Each target calls a Python module; README.md gives the same commands for a machine without make.
+# CH=05 picks one chapter, LAB_ARGS=--no-browser goes to JupyterLab, PYTHON=python3.12 chooses what makes the environment.
+PYTHON ?= python3
+CH ?=
+LAB_ARGS ?=
+PY := .venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup model lab test test-browser notebooks experiments bench-mla bench-sliders bench-class site slides \
+	student solutions hub gpu
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | while IFS="$$(printf '\t')" read -r t d; do \
+		printf 'make %-14s %s\n' "$$t" "$$d"; done
+
+setup: ## make .venv and install the book under requirements.lock (needs Python 3.11 to 3.13)
+	@$(PYTHON) src/book/setup.py
+
+model: setup ## fetch SmolLM2-135M-Instruct (93 MB), check its sha256, keep it in models/
+	@$(PY) -m book.fetch_model
+
+lab: model ## read the book: copy the chapters to work/ and open JupyterLab there [LAB_ARGS=--no-browser]
+	@$(PY) -m book.lab $(LAB_ARGS)
+
+test: model ## run the whole test suite, every notebook included [CH=05]
+	@$(PY) -m book.run_tests $(CH)
+
+test-browser: model ## run the tests that need Chromium: JupyterLab, sliders, site, slides
+	@$(PY) -m book.run_tests --browser
+
+notebooks: model ## execute notebooks/*.py into the committed .ipynb files [CH=05]
+	@$(PY) -m book.publish.execute $(CH)
+
+experiments: model ## train what chapters 07 and 09 plot (up to an hour; resumes) into notebooks/results
+	@$(PY) -m book.experiments
+
+bench-mla: setup ## time MLA's decode paths at DeepSeek-V3's size into tests/bench/results/mla.json
+	@$(PY) tests/bench/mla.py
+
+bench-sliders: model ## time the sliders in a real browser
+	@$(PY) tests/bench/sliders.py
+
+bench-class: model ## load a JupyterHub with simulated students
+	@$(PY) -m book.classroom.bench
+
+site: model ## build the static book into build/site
+	@$(PY) -m book.publish.site
+
+slides: model ## build one reveal.js deck a chapter into build/slides
+	@$(PY) -m book.publish.slides
+
+student: setup ## write copies without solutions to build/student
+	@$(PY) -m book.publish.student
+
+solutions: setup ## write copies with solutions to build/solutions
+	@$(PY) -m book.publish.student --solutions
+
+hub: model ## try a class out: JupyterHub on loopback
+	@$(PY) -m book.classroom.hub
+
+gpu: model ## run the library on CUDA (or small on the CPU) against the fp64 oracle
+	@$(PY) tests/bench/gpu.py
