@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from .config import GQA, MLA, LARGEST, Dense, ModelConfig, MoE
+from .config import GQA, LARGEST, MLA, Dense, ModelConfig, MoE
 
 
 def _whole(lowest=1, highest=LARGEST, /, **sizes):
@@ -30,10 +30,9 @@ def _bytes(elements, bytes_per_element):
 
 
 def _model(cfg):
-    if not isinstance(cfg, ModelConfig):
-        raise ValueError(
-            f"cfg is {type(cfg).__name__}: expected a ModelConfig (read_config(path) makes one from a file)"
-        )
+    known = isinstance(cfg, ModelConfig)
+    if not known:
+        raise ValueError(f"cfg is {type(cfg).__name__}: expected a ModelConfig (read_config(path) makes one)")
 
 
 # ---- the formulas on bare numbers
