@@ -1,0 +1,187 @@
+"""predict and check: one printed line each, the same line on every machine.
+
+    predict(None, 131_072, unit="B")        a guess not yet written down: prints the truth
+    predict(65_536, 131_072, unit="B")      prints how far the guess is from it
+    check_close("cached = uncached", got, want, tol=1e-12)
+    check_shape("logits", logits, [2, 16, 1000])
+    check_equal("d_ff", width, 11_008)
+
+`predict` never raises, whatever the reader writes. A check_* states a claim of the book: when the claim fails it raises
+AssertionError with what came and what was expected. Errors are printed as bounds, never as figures, because the last
+digits differ from one CPU to the next.
+"""
+
+import math
+import numbers
+
+import numpy as np
+
+
+def is_tensor(x):
+    """True for a torch tensor, found out without importing torch."""
+    return hasattr(x, "detach") and type(x).__module__.split(".")[0] == "torch"
+
+
+def as_array(x):
+    """x as a float64 (or complex128) numpy array. ValueError if it is not made of numbers."""
+    if is_tensor(x):
+        x = x.detach().cpu()
+        return x.to_dense().numpy() if x.is_complex() else x.double().numpy()
+    if isinstance(x, list | tuple) and any(is_tensor(entry) for entry in x):
+        return np.stack([as_array(entry) for entry in x])
+    try:
+        array = np.asarray(x)
+        return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"got {type(x).__name__}, expected numbers: a number, a list, an array or a tensor"
+        ) from error
+
+
+def show(x, digits=6):
+    """A short text for a value: thousands separated, floats to `digits`, long things cut. Never an address."""
+    if isinstance(x, bool | np.bool_) or x is None:
+        return str(x)
+    if isinstance(x, str):
+        return x if len(x) <= 80 else x[:77] + "..."
+    if isinstance(x, numbers.Integral):
+        return f"{int(x):,}" if abs(int(x)) < 10**30 else f"an integer of {len(str(abs(int(x))))} digits"
+    if isinstance(x, numbers.Real):
+        value = float(x)
+        if value == int(value) if math.isfinite(value) else False:
+            return f"{value:,.1f}" if abs(value) < 1e15 else f"{value:.{digits}g}"
+        return f"{value:,.{digits}g}" if 1e-4 <= abs(value) < 1e15 else f"{value:.{digits}g}"
+    if isinstance(x, numbers.Complex):
+        return f"{complex(x):.{digits}g}"
+    if is_tensor(x) or isinstance(x, np.ndarray):
+        if len(x.shape) == 0:
+            return show(x.item(), digits)
+        if math.prod(x.shape) <= 16:
+            return show(x.tolist(), digits)
+        return f"{str(x.dtype).replace('torch.', '')} {list(x.shape)}"
+    if isinstance(x, dict):
+        inside = ", ".join(f"{show(key)}: {show(value, digits)}" for key, value in list(x.items())[:8])
+        return "{" + inside + (", ..." if len(x) > 8 else "") + "}"
+    if isinstance(x, set | frozenset):
+        return (
+            "{"
+            + ", ".join(sorted(show(entry, digits) for entry in x)[:8])
+            + (", ..." if len(x) > 8 else "")
+            + "}"
+        )
+    if isinstance(x, list | tuple):
+        inside = ", ".join(show(entry, digits) for entry in x[:8]) + (", ..." if len(x) > 8 else "")
+        return f"({inside})" if isinstance(x, tuple) else f"[{inside}]"
+    return a_kind(x)
+
+
+def a_kind(x):
+    """'a list', 'an int': what x is, never what is in it."""
+    name = type(x).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _distance(guess, truth, tol):
+    """In words, how far a guess is from the truth."""
+    if isinstance(truth, str | bool | np.bool_) or truth is None:
+        if isinstance(truth, str) and isinstance(guess, str):
+            return "right" if guess.strip().casefold() == truth.strip().casefold() else "not the same"
+        return "right" if type(guess) is type(truth) and guess == truth else "not the same"
+    if isinstance(truth, set | frozenset | dict):
+        return "right" if guess == truth else "not the same"
+    if isinstance(guess, str | bool | np.bool_):
+        return f"the guess is {a_kind(guess)}, the truth a number"
+    a, b = as_array(guess), as_array(truth)
+    if a.shape != b.shape:
+        return f"the guess has shape {list(a.shape)}, the truth {list(b.shape)}"
+    if np.isnan(a).any() and not np.isnan(b).any():
+        return "the guess is not a number (NaN)"
+    with np.errstate(all="ignore"):
+        close = (np.abs(a - b) <= tol * np.abs(b)) | (a == b) | (np.isnan(a) & np.isnan(b))
+    if close.all():
+        return "right"
+    if a.size > 1:
+        return f"{int(close.sum())} of {a.size} right"
+    a, b = a.item(), b.item()
+    if isinstance(a, complex) or a * b <= 0 or not (math.isfinite(a) and math.isfinite(b)):
+        return f"off by {show(a - b) if isinstance(a, complex) else f'{a - b:,.6g}'}"
+    high = abs(a) > abs(b)
+    factor = max(abs(a), abs(b)) / min(abs(a), abs(b))
+    if factor < 1.1:
+        return f"too {'large' if high else 'small'} by {100 * abs(a - b) / abs(b):.2g} %"
+    return f"too {'large' if high else 'small'} by a factor of {factor:,.4g}"
+
+
+def predict(guess, truth, unit="", tol=0.005):
+    """Print the truth, and how far the guess is from it: a factor, or a difference. None = no guess yet.
+
+    unit stands behind both numbers; within tol (relative) the guess counts as right. Never raises.
+    """
+    try:
+        unit = f" {unit}" if unit else ""
+        line = f"truth: {show(truth)}{unit}"
+        if guess is not None and guess is not ...:
+            try:
+                line = f"guess: {show(guess)}{unit}   {line}   {_distance(guess, truth, tol)}"
+            except Exception:
+                line = f"guess: {a_kind(guess)}   {line}   the two cannot be compared"
+        print(line)
+    except Exception as problem:  # a truth that cannot even be shown
+        print(f"predict: nothing to show ({type(problem).__name__})")
+
+
+def _fail(name, why):
+    raise AssertionError(f"{name}: {why}")
+
+
+def check_close(name, got, want, tol):
+    """Assert max |got - want| < tol (equal shapes; a NaN fails, equal infinities pass) and print the bound."""
+    try:
+        a, b = as_array(got), as_array(want)
+    except ValueError as problem:
+        _fail(name, f"got {show(got)}, expected {show(want)}: {problem}")
+    if a.shape != b.shape:
+        _fail(name, f"got shape {list(a.shape)}, expected {list(b.shape)}")
+    with np.errstate(all="ignore"):
+        error = np.where(a == b, 0.0, np.abs(a - b))
+    if error.size and not (error < tol).all():
+        worst = np.unravel_index(int(np.argmax(np.where(np.isnan(error), np.inf, error))), error.shape)
+        where = f" at {list(map(int, worst))}" if worst else ""
+        _fail(
+            name,
+            f"got {show(a[worst])}, expected {show(b[worst])}{where}: error {error[worst]:.2g}, allowed {tol:g}",
+        )
+    print(f"ok  {name}: max error below {tol:g}")
+
+
+def check_shape(name, tensor, shape):
+    """Assert that tensor.shape equals shape and print it."""
+    got = getattr(tensor, "shape", None)
+    if got is None:
+        _fail(name, f"got {a_kind(tensor)} without a shape, expected {list(shape)}")
+    if list(got) != list(shape):
+        _fail(name, f"got shape {list(got)}, expected {list(shape)}")
+    print(f"ok  {name}: shape {list(got)}")
+
+
+def check_equal(name, got, want):
+    """Assert that got equals want exactly (arrays entry by entry, shapes too) and print it."""
+    if is_tensor(got) or is_tensor(want) or isinstance(got, np.ndarray) or isinstance(want, np.ndarray):
+        try:
+            a, b = as_array(got), as_array(want)
+        except ValueError as problem:
+            _fail(name, f"got {show(got)}, expected {show(want)}: {problem}")
+        if a.shape != b.shape:
+            _fail(name, f"got shape {list(a.shape)}, expected {list(b.shape)}")
+        wrong = int((a != b).sum())
+        if wrong:
+            first = tuple(int(i) for i in np.argwhere(a != b)[0])
+            _fail(
+                name,
+                f"{wrong} of {a.size} differ, first at {list(first)}: got {show(a[first])}, expected {show(b[first])}",
+            )
+        print(f"ok  {name}: {show(want) if a.size <= 16 else f'equal in all {a.size:,} entries'}")
+        return
+    if got != want:
+        _fail(name, f"got {show(got)}, expected {show(want)}")
+    print(f"ok  {name}: {show(want)}")
