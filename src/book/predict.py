@@ -123,10 +123,10 @@ def predict(guess, truth, unit="", tol=0.005):
         if guess is not None and guess is not ...:
             try:
                 line = f"guess: {show(guess)}{unit}   {line}   {_distance(guess, truth, tol)}"
-            except Exception:
+            except Exception:  # noqa: BLE001  whatever a reader wrote
                 line = f"guess: {a_kind(guess)}   {line}   the two cannot be compared"
         print(line)
-    except Exception as problem:  # a truth that cannot even be shown
+    except Exception as problem:  # noqa: BLE001  a truth that cannot even be shown
         print(f"predict: nothing to show ({type(problem).__name__})")
 
 
