@@ -65,14 +65,19 @@ class Rope:
     base: float = 10000.0
     scaling: Scaling | None = None
     rotary_dim: int | None = None
-    layout: str = "half"  # "half": i with i + dh/2 (Hugging Face); "adjacent": 2i with 2i+1 (the paper, Meta, DeepSeek)
+    layout: str = (
+        "half"  # "half": i with i + dh/2 (Hugging Face); "adjacent": 2i with 2i+1 (the paper, Meta, DeepSeek)
+    )
 
     def __post_init__(self):
         _need(self.base > 1, f"Rope.base = {self.base!r}: expected a number above 1 (10000 originally)")
         _need(self.layout in LAYOUTS, f"Rope.layout = {self.layout!r}: expected one of {', '.join(LAYOUTS)}")
         if self.rotary_dim is not None:
             _whole("Rope", rotary_dim=self.rotary_dim)
-            _need(self.rotary_dim % 2 == 0, f"Rope.rotary_dim = {self.rotary_dim}: expected an even width (pairs)")
+            _need(
+                self.rotary_dim % 2 == 0,
+                f"Rope.rotary_dim = {self.rotary_dim}: expected an even width (pairs)",
+            )
 
 
 @dataclass(frozen=True)
@@ -105,11 +110,16 @@ class GQA:
             _whole("GQA", v_head_dim=self.v_head_dim)
         if self.window is not None:
             _whole("GQA", window=self.window)
-        _need(self.qk_norm in (False, True, "head", "width"), f"GQA.qk_norm = {self.qk_norm!r}: expected False, True, 'head' or 'width'")
+        _need(
+            self.qk_norm in (False, True, "head", "width"),
+            f"GQA.qk_norm = {self.qk_norm!r}: expected False, True, 'head' or 'width'",
+        )
         if self.rope is not None:
             width = self.rope.rotary_dim or self.head_dim
             _need(width % 2 == 0, f"GQA: rotary width {width} is odd: RoPE turns pairs of dimensions")
-            _need(width <= self.head_dim, f"GQA: rotary_dim = {width} is wider than head_dim = {self.head_dim}")
+            _need(
+                width <= self.head_dim, f"GQA: rotary_dim = {width} is wider than head_dim = {self.head_dim}"
+            )
 
     @property
     def d_v(self):
@@ -145,7 +155,10 @@ class MLA:
         )  # fmt: skip
         if self.q_lora_rank is not None:
             _whole("MLA", q_lora_rank=self.q_lora_rank)
-        _need(self.qk_rope_head_dim % 2 == 0, f"MLA.qk_rope_head_dim = {self.qk_rope_head_dim} is odd: RoPE turns pairs of dimensions")
+        _need(
+            self.qk_rope_head_dim % 2 == 0,
+            f"MLA.qk_rope_head_dim = {self.qk_rope_head_dim} is odd: RoPE turns pairs of dimensions",
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +172,10 @@ class Dense:
 
     def __post_init__(self):
         _whole("Dense", d_ff=self.d_ff)
-        _need(self.activation in ACTIVATIONS, f"Dense.activation = {self.activation!r}: expected one of {', '.join(ACTIVATIONS)}")
+        _need(
+            self.activation in ACTIVATIONS,
+            f"Dense.activation = {self.activation!r}: expected one of {', '.join(ACTIVATIONS)}",
+        )
 
 
 @dataclass(frozen=True)
@@ -263,7 +279,10 @@ class ModelConfig:
     def __post_init__(self):
         _whole("ModelConfig", V=self.V, d=self.d, max_len=self.max_len)
         _need(len(self.layers) > 0, "ModelConfig.layers is empty: expected at least one Layer")
-        _need(len(self.layers) <= 10_000, f"ModelConfig.layers has {len(self.layers)} entries: expected at most 10,000")
+        _need(
+            len(self.layers) <= 10_000,
+            f"ModelConfig.layers has {len(self.layers)} entries: expected at most 10,000",
+        )
 
     @property
     def n_layers(self):
