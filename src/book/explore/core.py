@@ -1,0 +1,316 @@
+"""Explorer: a picture that follows its knobs. `book.explore` shows a whole one to copy."""
+
+import math
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from book.explore.knobs import Knob
+from book.figures import HOUSE
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+_shown = {}  # name -> the Explorer whose widgets are alive in this kernel; held, so that a forgotten one still gets closed
+
+
+@dataclass(frozen=True)
+class Fact:
+    """At the settings `at`, the table's `key` is `value` within `tol`. `key` may also be a function of the table."""
+
+    at: dict
+    key: object
+    value: object
+    tol: float = 0.0
+    source: str = ""
+
+    def got(self, table):
+        return self.key(table) if callable(self.key) else table[self.key]
+
+
+@dataclass(eq=False)
+class Explorer:
+    """table(**knobs) -> dict of numbers; setup(figure) -> what moves; draw(moving, table) moves it; say(table) -> one line.
+
+    The numbers come from `table` alone and `draw` gets nothing else, so picture, text line and table cannot disagree.
+    The figure is made once. What `setup` returns (a namespace, dict, list or single artist; nested is fine) is redrawn on
+    every move over a background that is kept; everything else never changes. An Axes in it is redrawn whole: three times
+    slower, for pictures whose limits must follow.
+
+    name    unique in the book, lower case with hyphens
+    title   one line above the picture: what question it answers
+    alt     one sentence for those who cannot see it: what is drawn, along which axes
+    player  the knobs (one or two) that still move where no kernel runs; the first knob and the first choice by default
+    facts   Fact(at, key, value, tol): values of the literature that tests look up in the table
+    """
+
+    name: str
+    table_function: object
+    setup: object
+    draw: object
+    say: object
+    knobs: list
+    title: str
+    alt: str
+    facts: list = field(default_factory=list)
+    player: tuple = ()
+    size: tuple = (9.0, 4.5)
+
+    def __post_init__(self):
+        names = [knob.name for knob in self.knobs]
+        if not names or len(set(names)) != len(names) or not all(isinstance(k, Knob) for k in self.knobs):
+            raise ValueError(
+                f"Explorer {self.name!r}: knobs {names}: expected at least one Knob, each with its own name"
+            )
+        if not self.player:
+            sliders = [k.name for k in self.knobs if not k.choice]
+            choices = [k.name for k in self.knobs if k.choice]
+            self.player = tuple(sliders[:1] + choices[:1]) or tuple(names[:1])
+        if not set(self.player) <= set(names) or not 1 <= len(self.player) <= 2:
+            raise ValueError(f"Explorer {self.name!r}: player {self.player}: expected one or two of {names}")
+        self._stage = None
+        self._widget = None
+        self._hold = False
+
+    # ---- numbers -------------------------------------------------------------------------------------------------
+    @property
+    def defaults(self):
+        return {knob.name: knob.default for knob in self.knobs}
+
+    def settings(self, **knobs):
+        """The defaults with `knobs` over them; a wrong name or a value outside the knob's range is an error."""
+        unknown = set(knobs) - {knob.name for knob in self.knobs}
+        if unknown:
+            raise ValueError(
+                f"Explorer {self.name!r} has no knob {sorted(unknown)}; it has {list(self.defaults)}"
+            )
+        return {knob.name: knob.check(knobs.get(knob.name, knob.default)) for knob in self.knobs}
+
+    def table(self, **knobs):
+        """The numbers behind the picture at these settings (the rest at their defaults)."""
+        return self.table_function(**self.settings(**knobs))
+
+    def text(self, **knobs):
+        """The line under the picture at these settings."""
+        return self.say(self.table(**knobs))
+
+    # ---- picture -------------------------------------------------------------------------------------------------
+    def frame(self, **knobs):
+        """The picture at these settings, as PNG bytes. Needs no kernel."""
+        return self._frame(self.table(**knobs))
+
+    def _frame(self, table):
+        with mpl.rc_context(HOUSE):  # a reader's own rcParams must not change the picture
+            if self._stage is None:
+                self._stage = _Stage(self.setup, self.size)
+            self.draw(self._stage.moving, table)
+            return self._stage.png()
+
+    @property
+    def artists(self):
+        """The artists that move, in drawing order (empty before the first frame)."""
+        return list(self._stage.artists) if self._stage else []
+
+    # ---- widget --------------------------------------------------------------------------------------------------
+    def show(self, **knobs):
+        """Set the knobs (the rest to their defaults) and return the explorer, for the last line of a cell."""
+        values = self.settings(**knobs)
+        self._live()
+        self._set(values)
+        return self
+
+    def reset(self):
+        """Back to the defaults."""
+        self._set(self.defaults)
+
+    @property
+    def values(self):
+        """Where the knobs stand now."""
+        return (
+            {k.name: k.value(c) for k, c in zip(self.knobs, self._controls)}
+            if self._widget
+            else self.defaults
+        )
+
+    def close(self):
+        """Take the widgets and the figure out of the kernel's memory; the next display makes new ones."""
+        if self._widget is not None:
+            for widget in [*self._controls, self._reset, self._image, self._text, self._head, *self._boxes]:
+                widget.close()
+            self._widget = None
+            _shown.pop(self.name, None)
+        self._stage = None
+
+    def _live(self):
+        if self._widget is None:
+            earlier = _shown.get(self.name)
+            if earlier is not None and earlier is not self:
+                earlier.close()  # the cell that defines an explorer was run again: keep one, not forty
+            self._build()
+            _shown[self.name] = self
+        return self._widget
+
+    def _build(self):
+        import ipywidgets as widgets  # here, so that tables and pictures need no widget library
+
+        wide = int(self.size[0] * 100)
+        self._controls = [knob.control(widgets) for knob in self.knobs]
+        self._reset = widgets.Button(
+            description="Reset", tooltip="All knobs to their first values", icon="undo"
+        )
+        # The image widget has no alt text of its own; the tooltip becomes its accessible name.
+        self._image = widgets.Image(
+            format="png", layout={"max_width": "100%", "width": f"{wide}px"}, tooltip=self.alt
+        )
+        self._text = widgets.HTML()
+        self._head = widgets.HTML(f"<b>{self.title}</b>")
+        rows = widgets.VBox([*self._controls, self._reset], layout={"max_width": f"{wide}px"})
+        self._widget = widgets.VBox([self._head, self._image, self._text, rows])
+        self._boxes = [rows, self._widget]
+        for control in self._controls:
+            control.observe(lambda change: self._moved(), "index")
+        self._reset.on_click(lambda button: self.reset())
+        self._moved()
+
+    def _set(self, values):
+        if self._widget is None:
+            return
+        self._hold = True  # several knobs change: draw once, at the end
+        try:
+            for knob, control in zip(self.knobs, self._controls):
+                control.index = knob.nearest(values[knob.name])
+        finally:
+            self._hold = False
+        self._moved()
+
+    def _moved(self):
+        # Drawn before this returns, on purpose: the browser sends a slider's next value only when the kernel has
+        # answered this one, and keeps just the latest. Drawing later would answer early and let moves queue up.
+        if self._hold:
+            return
+        table = self.table(**self.values)
+        self._image.value = self._frame(table)
+        self._text.value = (
+            f'<div role="status" style="line-height:1.4;font-size:1.1em">{self.say(table)}</div>'
+        )
+
+    def __repr__(self):
+        return f"Explorer {self.name}: {self.title}"
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        """The slider where a kernel runs, the picture where none does, and a fixed line for what can show neither."""
+        data = {"text/plain": repr(self)}
+        if _in_kernel():
+            widget = self._live()
+            data[WIDGET_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
+        data["image/png"] = self.frame(**self.values)
+        return data, {
+            "image/png": {"alt": f"{self.alt} {self.text(**self.values)}"},
+            "explorer": {
+                "name": self.name,
+                "at": self.values,
+            },  # what the site and the slides build the player from
+        }
+
+
+class _Stage:
+    """A figure whose still parts are drawn once; `png()` draws the moving ones over them."""
+
+    def __init__(self, setup, size):
+        self.figure = Figure(
+            figsize=size, dpi=100, layout="constrained"
+        )  # no pyplot: nothing to close, nothing to leak
+        self.canvas = FigureCanvasAgg(self.figure)
+        self.moving = setup(self.figure)
+        found = {id(a): a for a in _flatten(self.moving)}.values()
+        if not found:
+            raise ValueError(
+                "setup returned no matplotlib artist: expected the artists that draw() will move"
+            )
+        axes_order = {id(ax): (ax.get_zorder(), i) for i, ax in enumerate(self.figure.axes)}
+        self.artists = sorted(found, key=lambda a: (axes_order.get(id(a.axes), (0, 0)), a.get_zorder()))
+        self.background = None
+
+    def png(self):
+        if self.background is None:
+            # The first layout is made with the moving parts in it (a moving title needs its room), then frozen.
+            self.canvas.draw()
+            self.figure.set_layout_engine("none")
+            for artist in self.artists:
+                artist.set_animated(True)
+            self.canvas.draw()
+            self.background = self.canvas.copy_from_bbox(self.figure.bbox)
+        self.canvas.restore_region(self.background)
+        for artist in self.artists:
+            self.figure.draw_artist(artist)
+        return encode(np.asarray(self.canvas.buffer_rgba()))
+
+
+def encode(rgba):
+    """Agg's pixels [height, width, 4] -> PNG bytes, half the time that Pillow takes: rows unfiltered, compress level 1."""
+    height, width = rgba.shape[:2]
+    rgb = np.asarray(Image.frombuffer("RGBA", (width, height), rgba, "raw", "RGBA", 0, 1).convert("RGB"))
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row starts with its filter's number: 0, none
+    rows[:, 1:] = rgb.reshape(height, -1)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 1)), (b"IEND", b"")]
+    chunk = (
+        struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d)) for kind, d in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk)
+
+
+def _flatten(thing):
+    if isinstance(thing, Artist):
+        return [thing]
+    if isinstance(thing, SimpleNamespace):
+        thing = vars(thing)
+    if isinstance(thing, Mapping):
+        thing = thing.values()
+    if isinstance(thing, (str, bytes)) or not hasattr(thing, "__iter__"):
+        return []
+    return [artist for part in thing for artist in _flatten(part)]
+
+
+def _in_kernel():
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return False
+    return getattr(get_ipython(), "kernel", None) is not None
+
+
+def not_finite(artist):
+    """Why this artist cannot be seen as meant (NaN or infinity in what it draws), or None. For tests."""
+    if isinstance(artist, Axes):
+        return next(filter(None, map(not_finite, artist.get_children())), None)
+    if hasattr(artist, "get_text") and "nan" in artist.get_text().lower().split():
+        return f"text {artist.get_text()!r}"
+    for name in ("get_xydata", "get_offsets", "get_bbox", "get_array", "get_xy"):
+        if hasattr(artist, name):
+            data = getattr(artist, name)()
+            data = data if data is None else np.asarray(getattr(data, "extents", data), dtype=float)
+            if data is not None and data.size and not np.isfinite(data).all():
+                return f"{type(artist).__name__}.{name}() has {data[~np.isfinite(data)][0]}"
+    return None
+
+
+def has_nan(value):
+    """Is there a NaN anywhere in this table? (Infinity may be the lesson.) For tests."""
+    if isinstance(value, Mapping):
+        return any(has_nan(v) for v in value.values())
+    if isinstance(value, str) or value is None:
+        return False
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind == "f" and bool(np.isnan(value).any())
+    if isinstance(value, (list, tuple)):
+        return any(has_nan(v) for v in value)
+    return isinstance(value, (float, np.floating)) and math.isnan(value)

@@ -1,0 +1,109 @@
+"""One house style for every picture of the book: colours that mean the same thing in every chapter.
+
+    from book.figures import COLORS, style
+
+    style()                                            # once, in a chapter's first cell
+    fig, ax = plt.subplots()
+    _ = ax.plot(m, score, color=COLORS["q"])
+    plt.show()
+
+The colours are Okabe and Ito's set for colour-blind readers with one dark violet added. Where two of them meet in one
+picture they also differ in lightness, so a black-and-white print stays readable; use `LINES` when even that is not enough.
+"""
+
+import math
+from types import MappingProxyType
+
+import matplotlib as mpl
+
+# A colour is a meaning. Do not use "cached" for anything that is not held in memory between two steps.
+COLORS = MappingProxyType(
+    {
+        "q": "#0072B2",  # blue
+        "k": "#E69F00",  # orange
+        "v": "#009E73",  # green
+        "cached": "#D55E00",  # red: what stays in memory from one token to the next
+        "latent": "#56B4E9",  # sky blue: MLA's compressed vector
+        "rope": "#CC79A7",  # pink: whatever a rotation touched
+        "old": "#8C8C8C",  # grey: the block of 2019
+        "new": "#4B2A8C",  # violet: the block of today
+        "weights": "#3A3A3A",  # parameters, as opposed to what is cached
+        "seen": "#009E73",  # met in training
+        "unseen": "#D55E00",  # never met in training
+        "ink": "#1A1A1A",
+        "faint": "#D4D4D4",
+        "paper": "#FFFFFF",
+    }
+)
+CYCLE = tuple(COLORS[name] for name in ("q", "k", "v", "cached", "latent", "rope", "new", "old"))
+LINES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)))  # for readers who see no colour at all
+
+# Sizes are for the last row of a lecture room: a 9 x 4.5 inch picture, shown at the width of the slide.
+HOUSE = MappingProxyType(
+    {
+        "figure.figsize": (9.0, 4.5),
+        "figure.dpi": 100,
+        "savefig.dpi": 100,
+        "figure.facecolor": COLORS["paper"],
+        "savefig.facecolor": COLORS["paper"],
+        "figure.constrained_layout.use": True,
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same picture on every machine
+        "font.size": 14,
+        "axes.titlesize": 16,
+        "axes.titlelocation": "left",
+        "axes.titleweight": "bold",
+        "axes.labelsize": 14,
+        "xtick.labelsize": 12,
+        "ytick.labelsize": 12,
+        "legend.fontsize": 12,
+        "legend.frameon": False,
+        "axes.edgecolor": "#555555",
+        "axes.labelcolor": COLORS["ink"],
+        "text.color": COLORS["ink"],
+        "xtick.color": "#333333",
+        "ytick.color": "#333333",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": "#E4E4E4",
+        "grid.linewidth": 1.0,
+        "lines.linewidth": 2.6,
+        "lines.markersize": 9,
+        "axes.prop_cycle": mpl.cycler(color=CYCLE),
+    }
+)
+
+
+def style():
+    """Make the house style this kernel's default for every figure from here on."""
+    mpl.rcParams.update(HOUSE)
+
+
+def thousands(value):
+    """12345.0 -> '12,345'; 0.00123 -> '0.00123'; at most four significant digits below 1,000."""
+    if isinstance(value, str) or not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
+def binary_size(n_bytes):
+    """Bytes in KiB, MiB, GiB or TiB with three significant digits: 131072 -> '128 KiB', 343597383680 -> '320 GiB'."""
+    size, units = float(n_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    digits = f"{size:,.0f}" if size >= 100 or size == int(size) else f"{size:.3g}"
+    return f"{digits} {units[0]}"
+
+
+def label_bars(ax, bars, texts, gap=4, **text):
+    """Write one text above each bar of a static picture; returns the texts. `gap` is in points."""
+    made = []
+    for bar, words in zip(bars, texts, strict=True):
+        at = (bar.get_x() + bar.get_width() / 2, bar.get_height())
+        keys = {"ha": "center", "va": "bottom", "fontsize": 12} | text
+        made.append(ax.annotate(words, at, xytext=(0, gap), textcoords="offset points", **keys))
+    return made
