@@ -44,8 +44,13 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "BOOK_DEVICE": "cpu", "JUPYTER_PREFER_ENV
 
 
 def read_source(path):
-    """The notebook that a py:percent file describes: cells with tags and content-hashed ids, no outputs."""
-    nb = jupytext.read(path, fmt="py:percent")
+    """The notebook that a py:percent file describes."""
+    return read_source_text(Path(path).read_text(encoding="utf-8"))
+
+
+def read_source_text(text):
+    """Cells with tags and content-hashed ids, no outputs. Solutions start folded."""
+    nb = jupytext.reads(text, fmt="py:percent")
     nb.metadata = nbformat.from_dict({"kernelspec": dict(KERNELSPEC), "language_info": dict(LANGUAGE)})
     nb.nbformat, nb.nbformat_minor = 4, 5
     seen = {}
@@ -54,6 +59,8 @@ def read_source(path):
         seen[text] = n = seen.get(text, -1) + 1
         cell.id = hashlib.sha256(f"{text}\n{n}".encode()).hexdigest()[:12]
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in CELL_METADATA})
+        if "solution" in cell.metadata.get("tags", []):
+            cell.metadata.setdefault("jupyter", nbformat.from_dict({}))["source_hidden"] = True
     return nb
 
 

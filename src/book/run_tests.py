@@ -1,0 +1,80 @@
+"""Runs the tests as `make test` does: one thread a process, on the CPU, every notebook through nbval.
+
+python -m book.run_tests [CHAPTER] [--browser] [what pytest takes]
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+
+from book.paths import ROOT, chapters
+
+# Printed digits depend on the number of threads and on the device; stored outputs were made with these.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "BOOK_DEVICE": "cpu", "JUPYTER_PREFER_ENV_PATH": "1"}
+NBVAL = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg"]
+NBVAL += ["--nbval-cell-timeout", "120"]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def find_chromium():
+    """Path of a Chromium: $BOOK_CHROMIUM, or one on the PATH.
+
+    Raises: FileNotFoundError that says how to get one.
+    """
+    named = os.environ.get("BOOK_CHROMIUM")
+    found = shutil.which(named) if named else next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not found:
+        what = (
+            f"$BOOK_CHROMIUM is {named!r}, which does not run"
+            if named
+            else "no chromium or google-chrome on the PATH"
+        )
+        raise FileNotFoundError(
+            f"the browser tests need Chromium: {what}. On Debian and Ubuntu: apt-get install chromium; "
+            "elsewhere set BOOK_CHROMIUM=/path/to/chrome"
+        )
+    return found
+
+
+def command(chapter=None, browser=False, extra=()):
+    """The pytest call. `--dist loadgroup` keeps a file's tests, and a notebook's cells, in order on one worker."""
+    call = [sys.executable, "-m", "pytest"]
+    if browser:
+        return [*call, "tests/browser", *extra]
+    call += [
+        *NBVAL,
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+        "--ignore=tests/browser",
+        "--ignore=tests/bench",
+        "tests",
+    ]
+    if chapter:
+        stem = chapters(chapter)[0].stem
+        return [*call, "--chapter", stem[:2], f"notebooks/{stem}.ipynb", *extra]
+    return [*call, *(f"notebooks/{p.name}" for p in chapters(suffix=".ipynb")), *extra]
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m book.run_tests", description=__doc__.splitlines()[0])
+    parser.add_argument("chapter", nargs="?", help="only what belongs to this chapter: 05, 5 or 05_kv_cache")
+    parser.add_argument("--browser", action="store_true", help="the browser tests instead of the others")
+    args, extra = parser.parse_known_args(argv)
+    environment = {**os.environ, **ENVIRONMENT}
+    try:
+        if args.browser:
+            environment["BOOK_CHROMIUM"] = find_chromium()
+        call = command(args.chapter, args.browser, extra)
+    except (ValueError, FileNotFoundError) as error:
+        print(f"run_tests: {error}", file=sys.stderr)
+        return 2
+    print("running", " ".join(["python", *call[1:]]), flush=True)
+    return subprocess.call(call, cwd=ROOT, env=environment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

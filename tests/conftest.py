@@ -1,0 +1,101 @@
+"""What every test shares: one thread, fixed seeds, the table of tolerances, the real model, and `--chapter 05`."""
+
+import os
+import random
+import re
+import types
+
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before torch is loaded: printed digits depend on the number of threads
+os.environ["BOOK_DEVICE"] = "cpu"
+
+import pytest
+
+# The largest allowed |difference|, by what is compared and in which dtype. A test takes its bound from here and nowhere else.
+TOLERANCES = {
+    "algebra": {"float64": 1e-12},  # two forms of the same formula
+    "op": {
+        "float64": 1e-12,
+        "float32": 1e-5,
+        "bfloat16": 0.02,
+        "float16": 0.004,
+    },  # one module, outputs near 1
+    "logits": {
+        "float32": 1e-5,
+        "float16": 0.02,
+        "bfloat16": 0.125,
+    },  # a whole small model, cached against uncached
+    "parity": {"float32": 1e-5},  # the book against transformers, tiny random models
+    "real_model": {"float32": 1e-4},  # the book against transformers on SmolLM2's logits
+}
+
+
+@pytest.fixture(scope="session")
+def tolerance():
+    """tolerance("op", torch.float32) -> the bound in TOLERANCES."""
+
+    def look_up(what, dtype):
+        name = str(dtype).removeprefix("torch.")
+        if what not in TOLERANCES or name not in TOLERANCES[what]:
+            raise ValueError(f"no tolerance for {what!r} in {name}; tests/conftest.py has {TOLERANCES}")
+        return TOLERANCES[what][name]
+
+    return look_up
+
+
+@pytest.fixture(autouse=True)
+def reproducible(request):
+    """Seeds before each test. A test that does not touch torch does not pay for loading it."""
+    random.seed(0)
+    import sys
+
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        numpy.random.seed(0)
+    if isinstance(torch, types.ModuleType):
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def model_path():
+    """Folder or file of the real model. Without it the test fails, and the message says what to run."""
+    from lib import find_model
+
+    return find_model()
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("real_model"):
+        from lib import find_model
+
+        try:
+            find_model()
+        except FileNotFoundError as error:
+            pytest.fail(f"this test needs the real model: {error}", pytrace=False)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--chapter", metavar="NN", help="only the tests that belong to this chapter, and its notebook"
+    )
+
+
+def belongs_to(nodeid, chapter):
+    """Whether a test names the chapter: in its file's name, or in its own or its parameters' (`[05_kv_cache]`, `[05-...]`)."""
+    return re.search(rf"(?<![\d.]){chapter}(?!\d)", nodeid) is not None
+
+
+def pytest_collection_modifyitems(config, items):
+    chapter = config.getoption("--chapter")
+    if chapter:
+        kept = [item for item in items if belongs_to(item.nodeid, chapter)]
+        gone = [item for item in items if not belongs_to(item.nodeid, chapter)]
+        config.hook.pytest_deselected(items=gone)
+        items[:] = kept
+    for (
+        item
+    ) in items:  # a file's tests stay together, in order, on one worker; independent kernels are spread
+        if not item.get_closest_marker("xdist_group") and "test_planted_faults" not in item.nodeid:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
