@@ -1,0 +1,234 @@
+"""Text from a model: prefill, then one token a step against the cache. Greedy or sampled, one row or many."""
+
+import argparse
+import os
+import sys
+
+import torch
+
+from lib.weights import find_model, load_model, load_tokenizer
+
+# SmolLM2's chat template, as its own file states it (tokenizer.chat_template).
+SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+TURN_START, TURN_END = "<|im_start|>", "<|im_end|>"
+PREFILL_LOGITS = 2**25  # numbers of logits a prefill chunk may make: 128 MiB in float32
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def chat_prompt(text, system=None):
+    """One user turn in SmolLM2's chat template, up to where the assistant speaks. system None = the template's own."""
+    turns = (("system", SYSTEM if system is None else system), ("user", text))
+    return (
+        "".join(f"{TURN_START}{role}\n{said}{TURN_END}\n" for role, said in turns)
+        + f"{TURN_START}assistant\n"
+    )
+
+
+def left_pad(rows, fill=0):
+    """Prompts of different lengths -> idx [B, T] and pad [B], for `generate(model, idx, n, pad=pad)`."""
+    if not rows or not all(len(row) for row in rows):
+        raise ValueError(
+            f"{len(rows)} prompts, the shortest of {min(map(len, rows), default=0)} tokens: expected at least one token each"
+        )
+    T = max(len(row) for row in rows)
+    pad = [T - len(row) for row in rows]
+    return torch.tensor([[fill] * n + list(row) for n, row in zip(pad, rows)]), torch.tensor(pad)
+
+
+def sample(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    """One token id a row: argmax at temperature 0, else a draw from softmax(logits / temperature), perhaps cut.
+
+    Shapes: logits [B, V] -> [B]
+    top_k keeps the k likeliest tokens; top_p the likeliest whose probabilities add up to at least p (the one that reaches p too).
+    """
+    if temperature == 0:
+        return logits.argmax(-1)
+    logits = logits.float() / temperature
+    if top_p is not None and top_p < 1:
+        logits, ids = logits.topk(min(top_k or logits.shape[-1], logits.shape[-1]), dim=-1)  # likeliest first
+        p = logits.softmax(-1)
+        p = p.masked_fill(p.cumsum(-1) - p >= top_p, 0.0)
+        return ids.gather(-1, torch.multinomial(p, 1, generator=generator)).squeeze(-1)
+    if top_k is not None and top_k < logits.shape[-1]:
+        logits, ids = logits.topk(top_k, dim=-1)
+        return ids.gather(-1, torch.multinomial(logits.softmax(-1), 1, generator=generator)).squeeze(-1)
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator).squeeze(-1)
+
+
+def generate(
+    model,
+    idx,
+    max_new_tokens,
+    temperature=0.0,
+    top_k=None,
+    top_p=None,
+    seed=None,
+    stop=(),
+    stream=None,
+    pad=None,
+):
+    """Continue each row of idx by max_new_tokens, or until every row has said a token of `stop`.
+
+    Shapes: idx int [B, T] -> [B, T + n], n <= max_new_tokens. A row that stopped repeats its stop token.
+    temperature 0 is greedy; top_k and top_p cut the draw (see `sample`); seed makes it repeatable.
+    stream: called after each step with the list of B new ids. pad: int [B], left padding of each row (see `left_pad`).
+    Raises: ValueError for a prompt and answer that exceed the model's max_len, or a setting out of range.
+    """
+    _check(model, idx, max_new_tokens, temperature, top_k, top_p)
+    (B, T), device = idx.shape, idx.device
+    out = torch.empty(B, T + max_new_tokens, dtype=idx.dtype, device=device)
+    out[:, :T] = idx
+    if max_new_tokens == 0:
+        return out
+    generator = None if seed is None else torch.Generator(device).manual_seed(seed)
+    stops = torch.tensor(sorted(stop), dtype=idx.dtype, device=device) if stop else None
+    done = torch.zeros(B, dtype=torch.bool, device=device)
+    with torch.no_grad():
+        cache = model.new_cache(B, T + max_new_tokens - 1)  # the last token is said and never fed
+        logits = _prefill(model, idx, cache, pad)
+        for at in range(T, T + max_new_tokens):
+            new = sample(logits, temperature, top_k, top_p, generator)
+            if stops is not None:
+                new = torch.where(done, out[:, at - 1], new)
+                done |= torch.isin(new, stops)
+            out[:, at] = new
+            if stream is not None:
+                stream(new.tolist())
+            if (stops is not None and bool(done.all())) or at + 1 == out.shape[1]:
+                return out[:, : at + 1]
+            logits = model(out[:, at : at + 1], cache)[:, -1]  # [B, V]
+
+
+def _prefill(model, idx, cache, pad):
+    """The last position's logits [B, V]; in chunks, since all positions' logits are made and only the last are wanted."""
+    B, T = idx.shape
+    chunk = max(64, PREFILL_LOGITS // (B * model.config.V))
+    for start in range(0, T, chunk):
+        logits = model(idx[:, start : start + chunk], cache, pad if start == 0 else None)[:, -1]
+    return logits
+
+
+def _check(model, idx, max_new_tokens, temperature, top_k, top_p):
+    if idx.dim() != 2 or idx.is_floating_point() or 0 in idx.shape:
+        raise ValueError(
+            f"prompt {list(idx.shape)} of {idx.dtype}: expected token ids [B, T], at least one (one prompt is [1, T])"
+        )
+    low, high = int(idx.min()), int(idx.max())
+    if low < 0 or high >= model.config.V:
+        raise ValueError(
+            f"token ids from {low} to {high}: this model's vocabulary has {model.config.V}; another model's tokenizer?"
+        )
+    T, longest = idx.shape[1], model.config.max_len
+    if not isinstance(max_new_tokens, int) or max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens = {max_new_tokens!r}: expected a whole number of at least 0")
+    if T > longest:
+        raise ValueError(f"the prompt has {T} tokens and the model's max_len is {longest}: shorten it")
+    if T + max_new_tokens > longest:
+        raise ValueError(
+            f"a prompt of {T} tokens and {max_new_tokens} new ones need {T + max_new_tokens} positions, max_len is {longest}:"
+            f" ask for at most {longest - T}"
+        )
+    if not 0 <= temperature < float("inf"):
+        raise ValueError(f"temperature = {temperature!r}: expected 0 (greedy) or a positive number")
+    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        raise ValueError(f"top_k = {top_k!r}: expected a whole number of at least 1, or None")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p = {top_p!r}: expected a number above 0 and at most 1, or None")
+
+
+class TextStream:
+    """Ids in, text out as soon as it is whole: a character of several bytes may come in several tokens."""
+
+    def __init__(self, tokenizer, write):
+        from tokenizers.decoders import DecodeStream
+
+        self.tokenizer, self.write = tokenizer, write
+        self.decoder, self.ids, self.said = DecodeStream(skip_special_tokens=True), [], ""
+
+    def __call__(self, ids):
+        self.ids += ids
+        for i in ids:
+            self._say(self.decoder.step(self.tokenizer, i))
+
+    def _say(self, text):
+        if text:
+            self.said += text
+            self.write(text)
+
+    def end(self):
+        """What is left: bytes that never became a character are shown as the replacement sign."""
+        whole = self.tokenizer.decode(self.ids)
+        if whole.startswith(self.said):
+            self._say(whole[len(self.said) :])
+
+
+def _arguments(argv):
+    p = argparse.ArgumentParser(
+        "python -m lib generate", description="A real model answers, in the book's own code, offline."
+    )
+    p.add_argument("text", help="what the user says")
+    p.add_argument(
+        "--max-new-tokens", type=int, default=64, metavar="N", help="longest answer in tokens (64)"
+    )
+    p.add_argument(
+        "--temperature",
+        type=float,
+        default=0.0,
+        help="0 = greedy (default); 1 = the model's own distribution",
+    )
+    p.add_argument("--top-k", type=int, help="draw among the k likeliest tokens")
+    p.add_argument("--top-p", type=float, help="draw among the likeliest tokens that add up to p")
+    p.add_argument("--seed", type=int, help="makes a draw repeatable")
+    p.add_argument("--system", help="the system prompt (default: the model's own)")
+    p.add_argument(
+        "--plain", action="store_true", help="continue the text as it is, without the chat template"
+    )
+    p.add_argument(
+        "--model", metavar="PATH", help="a Hugging Face folder or a GGUF file (default: the book's model)"
+    )
+    p.add_argument("--dtype", choices=DTYPES, help="default: as stored")
+    p.add_argument("--device", help="cpu (default), cuda, cuda:1, mps")
+    return p.parse_args(argv)
+
+
+def _answer(args, write):
+    path = args.model or find_model()
+    tokenizer = load_tokenizer(path)
+    model = load_model(path, DTYPES.get(args.dtype), args.device)
+    chat = not args.plain and tokenizer.token_to_id(TURN_END) is not None
+    ids = tokenizer.encode(chat_prompt(args.text, args.system) if chat else args.text).ids
+    idx = torch.tensor([ids], device=model.emb.weight.device)
+    stop = {tokenizer.token_to_id(token) for token in (TURN_END, "<|endoftext|>", "</s>")} - {None}
+    room = max(model.config.max_len - len(ids), 1)
+    stream = TextStream(tokenizer, write)
+    generate(
+        model, idx, min(args.max_new_tokens, room), args.temperature, args.top_k, args.top_p, args.seed, stop, stream
+    )  # fmt: skip
+    stream.end()
+    write("\n")
+
+
+def main(argv=None):
+    """`python -m lib generate TEXT`: the answer on stdout as it comes. Exit code 2 with one line on stderr for bad input."""
+    args = _arguments(argv)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a character
+
+    def write(text):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    try:
+        _answer(args, write)
+    except (ValueError, FileNotFoundError, RuntimeError) as error:
+        print(f"lib generate: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        write("\n")
+        return 130
+    except (
+        BrokenPipeError
+    ):  # the reader (head, less) has seen enough; point stdout elsewhere for Python's own last flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return 0
