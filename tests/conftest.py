@@ -3,7 +3,7 @@
 import os
 import random
 import re
-import types
+import sys
 
 os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
@@ -45,15 +45,13 @@ def tolerance():
 
 
 @pytest.fixture(autouse=True)
-def reproducible(request):
+def reproducible():
     """Seeds before each test. A test that does not touch torch does not pay for loading it."""
     random.seed(0)
-    import sys
-
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    if numpy is not None:
+    if numpy:
         numpy.random.seed(0)
-    if isinstance(torch, types.ModuleType):
+    if torch:
         torch.manual_seed(0)
         torch.set_num_threads(1)
 
