@@ -41,7 +41,7 @@ bench-sliders: model ## time the sliders in a real browser
 	@$(PY) tests/bench/sliders.py
 
 bench-class: model ## load a JupyterHub with simulated students
-	@$(PY) -m book.classroom.bench
+	@$(PY) -m book.classroom.load
 
 site: model ## build the static book into build/site
 	@$(PY) -m book.publish.site
