@@ -42,10 +42,10 @@ def attend(q, k, v, mask=None, scale=None, implementation="sdpa"):
     Raises: ValueError if the heads do not divide or there are more queries than keys without a mask.
     """
     (h, T), (n_kv, S) = q.shape[1:3], k.shape[1:3]
-    if h % n_kv or v.shape[1:3] != k.shape[1:3]:
+    if h % n_kv or v.shape[:3] != k.shape[:3] or (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3]):
         raise ValueError(
-            f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}: expected [B, heads, tokens, width], query heads a"
-            " multiple of KV heads, k and v alike in heads and tokens (were heads and tokens swapped?)"
+            f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}: expected [B, heads, tokens, width], query heads a multiple"
+            " of KV heads, q and k alike in width, k and v in heads and tokens (were heads and tokens swapped?)"
         )
     if mask is None and T > S:
         raise ValueError(f"{T} queries and {S} keys without a mask: a causal query is one of the keys")
@@ -70,9 +70,11 @@ def _explicit(q, k, v, mask, scale):
     if mask is None and q.shape[2] > 1:
         columns = torch.arange(q.shape[2], device=q.device)
         mask = causal_mask(columns, columns)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    return (scores.softmax(-1) @ wide(repeat_kv(v, group))).to(q.dtype)  # [B, h, T, d_v]
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:  # a query that may look nowhere gets zeros, as from SDPA, and not 0/0
+        weights = scores.masked_fill(~mask, float("-inf")).softmax(-1).masked_fill(~mask, 0.0)
+    return (weights @ wide(repeat_kv(v, group))).to(q.dtype)  # [B, h, T, d_v]
 
 
 def _folded(q, k, v, mask, scale):
@@ -82,7 +84,7 @@ def _folded(q, k, v, mask, scale):
         columns = torch.arange(T, device=q.device)
         mask = causal_mask(columns, columns)
     if mask is not None:
-        mask = mask.expand(B, 1, T, -1).repeat(1, 1, h // n_kv, 1)  # [B, 1, group*T, S]
+        mask = mask.expand(B, h, T, -1).reshape(B, n_kv, h // n_kv * T, -1)  # [B, n_kv, group*T, S]
     rows = q.reshape(B, n_kv, h // n_kv * T, -1)  # [B, n_kv, group*T, dh]
     return F.scaled_dot_product_attention(rows, k, v, attn_mask=mask, scale=scale).view(B, h, T, -1)
 
@@ -130,6 +132,11 @@ class GQAttention(nn.Module):
             if cos is None:
                 raise ValueError(
                     "this layer rotates q and k and no cos, sin came: give the table rows of this call's positions"
+                )
+            width = c.rope.rotary_dim or c.head_dim
+            if 2 * cos.shape[-1] != width:  # a narrow table would pass for partial rotary
+                raise ValueError(
+                    f"the table turns {2 * cos.shape[-1]} dimensions, this layer's rotary width is {width}"
                 )
             q, k = apply_rope(q, cos, sin, c.rope.layout), apply_rope(k, cos, sin, c.rope.layout)
         return q, k, v

@@ -29,6 +29,7 @@ class SwiGLU(nn.Module):
 
     def __init__(self, d, d_ff, activation="silu", bias=False):
         super().__init__()
+        Dense(d_ff, True, activation, bias)  # validates
         self.w_gate = nn.Linear(d, d_ff, bias=bias)
         self.w_up = nn.Linear(d, d_ff, bias=bias)
         self.w_down = nn.Linear(d_ff, d, bias=bias)
@@ -43,8 +44,10 @@ class GELUMLP(nn.Module):
 
     def __init__(self, d, d_ff=None, bias=True, activation="gelu"):
         super().__init__()
-        self.w_up = nn.Linear(d, d_ff or 4 * d, bias=bias)
-        self.w_down = nn.Linear(d_ff or 4 * d, d, bias=bias)
+        d_ff = 4 * d if d_ff is None else d_ff
+        Dense(d_ff, False, activation, bias)  # validates
+        self.w_up = nn.Linear(d, d_ff, bias=bias)
+        self.w_down = nn.Linear(d_ff, d, bias=bias)
         self.activation = activation
 
     def forward(self, x):

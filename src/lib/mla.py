@@ -115,10 +115,11 @@ class MLAttention(nn.Module):
 
     def crossover(self):
         """Queries a call from which expanding the cache once costs fewer FLOPs than absorbing (many keys): c (n + v) over
-        the extra width of each score and value, (c + r) + c - (n + r) - v."""
+        the extra width of each score and value, (c + r) + c - (n + r) - v. inf where the latent is so narrow that it never does."""
         c = self.fields
         expand = c.kv_lora_rank * (c.qk_nope_head_dim + c.v_head_dim)
-        return expand / (2 * c.kv_lora_rank - c.qk_nope_head_dim - c.v_head_dim)
+        extra = 2 * c.kv_lora_rank - c.qk_nope_head_dim - c.v_head_dim
+        return expand / extra if extra > 0 else float("inf")
 
     def forward(self, x, cos, sin, cache=None, mask=None):
         short = isinstance(cache, LatentCache) and x.shape[1] < self.crossover()

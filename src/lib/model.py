@@ -105,7 +105,7 @@ class LlamaStyleLM(nn.Module):
 
     def new_cache(self, batch=1, max_len=None):
         """An empty cache for `batch` rows of at most max_len tokens (None = the model's own max_len)."""
-        max_len = max_len or self.config.max_len
+        max_len = self.config.max_len if max_len is None else max_len
         if max_len > self.config.max_len:
             raise ValueError(f"a cache of {max_len} tokens: this model's max_len is {self.config.max_len}")
         return ModelCache(self.config, batch, max_len, self.emb.weight.dtype, self.emb.weight.device)
@@ -137,24 +137,37 @@ class LlamaStyleLM(nn.Module):
             raise ValueError(
                 f"token ids {list(idx.shape)} of {idx.dtype}: expected whole numbers [B, T], at least one"
             )
+        if (
+            idx.device.type == "cpu" and not 0 <= idx.min() <= idx.max() < self.config.V
+        ):  # a GPU would have to wait
+            raise ValueError(
+                f"token ids from {idx.min()} to {idx.max()}: this vocabulary has 0 to {self.config.V - 1} (another tokenizer?)"
+            )
         start = cache.length if cache is not None else 0
         limit = cache.max_len if cache is not None else self.config.max_len
         if start + idx.shape[1] > limit:
             raise ValueError(
                 f"{idx.shape[1]} tokens after {start} need {start + idx.shape[1]} positions: max_len is {limit}"
             )
+        if pad is not None:
+            if pad.dtype != torch.int64 or list(pad.shape) != [idx.shape[0]]:
+                raise ValueError(
+                    f"pad {list(pad.shape)} of {pad.dtype}: expected one int64 count a row, [{idx.shape[0]}]"
+                )
+            if start:
+                raise ValueError(
+                    "pad came with a later call: left padding belongs to the first call of a cache"
+                )
         if cache is not None:
             if cache.batch != idx.shape[0]:
                 raise ValueError(
                     f"{idx.shape[0]} rows of tokens and a cache of {cache.batch}: the batch must stay the same"
                 )
-            if pad is not None and start:
+            if any(layer.length != start for layer in cache.layers):
                 raise ValueError(
-                    "pad came with a later call: left padding belongs to the first call of a cache"
+                    "an interrupted call left this cache half-written: make a new one (model.new_cache)"
                 )
             cache.pad = pad = pad if pad is not None else cache.pad
-        if pad is not None and list(pad.shape) != [idx.shape[0]]:
-            raise ValueError(f"pad {list(pad.shape)}: expected one count a row, [{idx.shape[0]}]")
         return start, pad, limit if cache is not None else idx.shape[1]
 
     def _mask(self, columns, kv, window, pad):

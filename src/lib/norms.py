@@ -7,7 +7,10 @@ from lib.config import Norm
 
 
 def wide(x):
-    """x in the dtype of its statistics: float32 at least, float64 stays."""
+    """x in the dtype of its statistics: float32 at least, float64 stays. Whole numbers are refused: the result, cast back to
+    them, would lose its fraction."""
+    if not x.is_floating_point():
+        raise ValueError(f"x is {x.dtype}: expected a floating-point tensor (write 1.0, not 1)")
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 

@@ -7,6 +7,7 @@ import torch
 
 from lib.config import LAYOUTS, Rope
 from lib.frequencies import inv_freq, rope_attention_factor
+from lib.norms import wide
 
 
 def rope_cache(T, dh, base=10000.0, scaling=None, start=0, length=None, device=None):
@@ -42,13 +43,12 @@ def apply_rope(x, cos, sin, layout="half"):
         raise ValueError(
             f"the table turns {r} dimensions and x has {x.shape[-1]} a head: was it built for the whole width d?"
         )
-    if cos.shape[-2] != x.shape[-2]:
+    if cos.dim() < 2 or x.dim() < 2 or cos.shape[-2] != x.shape[-2]:
         raise ValueError(
-            f"the table has {cos.shape[-2]} rows and x has {x.shape[-2]} tokens on its third axis: expected a row a token of"
-            " x [B, heads, T, dh] (slice the table to this call's positions; are heads and tokens swapped?)"
+            f"table {list(cos.shape)} and x {list(x.shape)}: expected one table row [r/2] for each token of x [B, heads, T, dh]"
+            " (slice the table to this call's positions; are heads and tokens swapped?)"
         )
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    turn, rest = x[..., :r].to(dtype), x[..., r:]
+    turn, rest = wide(x[..., :r]), x[..., r:]
     if layout == "half":
         a, b = turn.chunk(2, dim=-1)  # [B, heads, T, r/2]
     else:
