@@ -144,7 +144,9 @@ class Explorer:
         """Take the widgets and the figure out of the kernel's memory; the next display makes new ones."""
         if self._widget is not None:
             for widget in [*self._controls, self._reset, self._image, self._text, self._head, *self._boxes]:
-                widget.close()
+                for part in (getattr(widget, "style", None), widget.layout, widget):  # models of their own, each
+                    if part is not None:
+                        part.close()
             self._widget = None
             _shown.pop(self.name, None)
         self._stage = None
