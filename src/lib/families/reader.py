@@ -1,0 +1,379 @@
+"""The rules that most families share: heads, windows, NoPE layers, experts, what a file leaves out."""
+
+from ..config import GQA, MLA, Counted, Dense, Layer, MoE
+from ..frequencies import yarn_mscale
+from .config_file import Fields, show
+from .ropes import read_ropes
+from .table import HARMLESS, HARMLESS_ENDINGS, HARMLESS_STARTS
+
+ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_tanh": "gelu_tanh",
+    "relu": "relu",
+    "relu2": "relu2",
+}
+ORDINALS = {1: "single", 2: "second", 3: "third", 4: "fourth", 5: "fifth", 6: "sixth"}
+KINDS = ("full_attention", "sliding_attention", "chunked_attention", "linear_attention", "indexed_attention")
+
+
+class Reader:
+    """One file of one family on its way to a ModelConfig."""
+
+    def __init__(self, raw, model_type, family, notes=()):
+        self.family = family
+        self.f = Fields(raw, model_type, family.keys, family.defaults)
+        self.d, self.max_len = self.f.size("d"), self.f.size("max_len")
+        self.refused = list(family.always)
+        self.counted = []
+        for note in notes:
+            self.f.warn(note)
+
+    def refuse(self, name):
+        self.refused.append(name)
+
+    def refuse_unless(self, key, neutral, name):
+        """The block does not run `name`, unless the file, or else the class, sets `key` to its neutral value."""
+        f = self.f
+        if isinstance(neutral, bool):
+            value = f.flag(key, f.defaults.get(key, neutral))
+            if value == neutral:
+                f.defaulted.pop(key, None)
+        elif f.is_null(key):
+            value = neutral
+        else:
+            value = f.number(key, f.defaults.get(key, neutral))
+        if value is not None and value != neutral:
+            self.refuse(name)
+
+    def switch(self, rule):
+        """A family's bias or QK-norm rule: a constant, or (key, class default)."""
+        return self.f.flag(rule[0], rule[1]) if isinstance(rule, tuple) else rule
+
+    def embed_scale(self):
+        if self.family.embed is None:
+            return 1.0
+        return self.d**0.5 if self.family.embed == "sqrt" else float(self.f.number(self.family.embed))
+
+    def stated_heads(self):
+        """What the usual calculator takes for h and n_kv: the file's own fields, read literally."""
+        heads = self.f.size("n_heads")
+        for key in ("num_key_value_heads", "num_kv_heads"):
+            value = self.f.raw.get(key)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return heads, value
+        return heads, heads
+
+    def warnings(self):
+        f = self.f
+        unknown = sorted(
+            key
+            for key, value in ((str(key), value) for key, value in f.raw.items())
+            if value is not None
+            and key not in f.used | HARMLESS
+            and not key.endswith(HARMLESS_ENDINGS)
+            and not key.startswith(HARMLESS_STARTS)
+        )
+        if f.defaulted:
+            pairs = ", ".join(f"{key} = {show(value)}" for key, value in f.defaulted.items())
+            f.warn(f"not in the file, taken from the class of {f.model_type}: {pairs}")
+        if unknown:
+            f.warn(f"fields that this reader does not know, and did not use: {', '.join(unknown)}")
+        if f.raw.get("num_nextn_predict_layers") or f.raw.get("use_mtp"):
+            f.warn("published with extra layers that predict further tokens (MTP): they are not counted")
+        quantised = f.raw.get("quantization_config")
+        if isinstance(quantised, dict):
+            f.warn(
+                f"the file's weights are quantised ({show(quantised.get('quant_method'))}): not 2 bytes a parameter"
+            )
+        return tuple(f.warnings)
+
+    # ---- heads
+
+    def heads(self):
+        """(n_heads, n_kv_heads, head_dim)."""
+        f = self.f
+        h = f.size("n_heads")
+        n_kv = self.kv_heads(h)
+        return h, n_kv, self.head_dim(h)
+
+    def kv_heads(self, h):
+        f = self.f
+        key, n_kv = f.find("n_kv_heads")
+        if n_kv is None and f.defaults.get("n_kv_heads") == "always n_heads":
+            return h  # the class has no such field
+        if n_kv is None and (f.is_null("n_kv_heads") or f.defaults.get("n_kv_heads") == "n_heads"):
+            f.defaulted[key] = h
+            return h
+        n_kv = f.size("n_kv_heads")
+        if n_kv > h or h % n_kv:
+            raise ValueError(
+                f"{key} = {n_kv} and {f.find('n_heads')[0]} = {h}: each KV head serves the same whole number of query heads"
+            )
+        return n_kv
+
+    def head_dim(self, h):
+        f = self.f
+        f.touch("head_dim")
+        if f.has("head_dim") or "head_dim" in f.defaults:
+            return f.size("head_dim", highest=100_000)
+        if self.d % h:
+            raise ValueError(
+                f"{f.find('d')[0]} = {self.d} is not divisible by {f.find('n_heads')[0]} = {h}, and no head_dim is given"
+            )
+        return self.d // h
+
+    # ---- which layer is what
+
+    def kinds(self, n_layers):
+        """One of KINDS per layer: what the file says, else the pattern of the class."""
+        f, rule = self.f, self.family.windows
+        listed = f.list("layer_types", n_layers, KINDS)
+        pattern = self._pattern()
+        if rule is None:
+            if listed and set(listed) & {"sliding_attention", "chunked_attention"}:
+                raise ValueError(
+                    f"layer_types names windows, and a {f.model_type} has none: contradictory, or a newer class"
+                )
+            return listed or ["full_attention"] * n_layers
+        window = self.window()
+        if listed:
+            if "sliding_attention" in listed and window is None:
+                raise ValueError(
+                    "layer_types names sliding_attention, and sliding_window is null, missing or off"
+                )
+            return listed
+        if window is None:
+            return ["full_attention"] * n_layers
+        slides = self._slides(pattern, n_layers)
+        if isinstance(rule, int):
+            f.warn(
+                f"layer_types is not in the file: by the class of {f.model_type} windows come first, and every"
+                f" {ORDINALS.get(pattern, f'{pattern}th')} layer sees the whole past"
+            )
+        return ["sliding_attention" if slide else "full_attention" for slide in slides]
+
+    def _pattern(self):
+        """Every n-th layer sees the whole past; the file's own n if it has one."""
+        rule = self.family.windows
+        if not isinstance(rule, int):
+            return rule
+        return self.f.size("sliding_window_pattern", None, highest=10_000) or rule
+
+    def _slides(self, rule, n_layers):
+        if rule == "all":
+            return [True] * n_layers
+        if rule == "late":
+            first = self.f.size("max_window_layers", lowest=0)
+            return [i >= first for i in range(n_layers)]
+        if rule == "nope":
+            return [not turns for turns in self.turns(n_layers)]
+        return [(i + 1) % rule != 0 for i in range(n_layers)]
+
+    def window(self):
+        """The window's width, or None where it is null, or present and switched off."""
+        f = self.f
+        width = f.size("sliding_window", None)
+        if self.family.switched:
+            off = not f.flag("use_sliding_window", False)
+            f.defaulted.pop("use_sliding_window", None)
+            return None if off else width
+        if width is None and not f.is_null("sliding_window"):
+            default = f.defaults.get("sliding_window")
+            if default is not None:
+                f.defaulted["sliding_window"] = default
+            return default
+        return width
+
+    def turns(self, n_layers):
+        """True per layer where RoPE turns q and k. In no_rope_layers 1 means RoPE; an empty list means the class's schedule."""
+        f = self.f
+        listed = f.list("no_rope_layers", allowed=(0, 1))
+        if listed:
+            if len(listed) != n_layers:
+                raise ValueError(
+                    f"no_rope_layers has {len(listed)} entries: expected one per layer, {n_layers}"
+                )
+            f.touch("no_rope_layer_interval")
+            return [entry == 1 for entry in listed]
+        every = f.size("no_rope_layer_interval", 4)
+        return [(i + 1) % every != 0 for i in range(n_layers)]
+
+    def nope(self, kinds):
+        if self.family.nope == "list":
+            return [not turns for turns in self.turns(len(kinds))]
+        if self.family.nope == "full":
+            return [kind == "full_attention" for kind in kinds]
+        return [False] * len(kinds)
+
+    # ---- parts of a layer
+
+    def activation(self):
+        if self.family.fixed:
+            self.f.touch("activation")
+            return ACTIVATIONS[self.family.activation]
+        name = self.f.text("activation", self.family.activation)
+        if name not in ACTIVATIONS:
+            key = self.f.find("activation")[0]
+            raise ValueError(f"{key} = {show(name)}: known are {', '.join(ACTIVATIONS)}")
+        return ACTIVATIONS[name]
+
+    def softmax_scale(self, head_dim):
+        if self.family.scale == "query_pre_attn_scalar":
+            return self.f.number("query_pre_attn_scalar") ** -0.5
+        if self.family.scale == "attention_multiplier":
+            return float(self.f.number("attention_multiplier"))
+        return None
+
+    def gqa(self, h, n_kv, head_dim, **fields):
+        family = self.family
+        qk_norm = family.qk_norm
+        if isinstance(qk_norm, tuple):
+            qk_norm = qk_norm[2] if self.f.flag(qk_norm[0], qk_norm[1]) else False
+        bias = self.switch(family.bias)
+        out = bias if family.out_bias is None else self.switch(family.out_bias)
+        scale = self.softmax_scale(head_dim)
+        return GQA(
+            h,
+            n_kv,
+            head_dim,
+            **({"qk_norm": qk_norm, "bias": bias, "out_bias": out, "scale": scale} | fields),
+        )
+
+    def mla(self, rope_of):
+        f = self.f
+        h, d_r = f.size("n_heads"), f.size("qk_rope_head_dim")
+        nope = f.size("qk_nope_head_dim")
+        rank = f.find("q_lora_rank")[1]
+        if rank is not None or not f.is_null("q_lora_rank"):
+            rank = f.size("q_lora_rank", lowest=0) or None  # 0, like null: queries straight from x
+        stated = f.size("qk_head_dim", None)
+        if stated not in (None, nope + d_r):
+            raise ValueError(
+                f"qk_head_dim = {stated}: expected qk_nope_head_dim + qk_rope_head_dim = {nope + d_r}"
+            )
+        rope = rope_of(d_r)
+        scale, scaling = (nope + d_r) ** -0.5, rope.scaling
+        if scaling and scaling.kind == "yarn" and scaling.mscale_all_dim:
+            scale *= yarn_mscale(scaling.factor, scaling.mscale_all_dim) ** 2
+        return MLA(
+            h, rank, f.size("kv_lora_rank"), nope, d_r, f.size("v_head_dim"),
+            rope=rope, scale=scale, bias=self.switch(self.family.bias),
+        )  # fmt: skip
+
+    def dense(self, width=None):
+        f, family = self.f, self.family
+        if width is None:
+            key, width = f.find("d_ff")
+            if width is None and f.defaults.get("d_ff") == "4d":
+                f.defaulted[key] = width = 4 * self.d
+            else:
+                width = f.size("d_ff")
+        return Dense(width, family.gated, self.activation(), bool(self.switch(family.ffn_bias)))
+
+    def sparse(self):
+        """The MoE of one layer."""
+        f, rule = self.f, self.family.moe
+        width = f.size(rule.width)
+        shared = 0
+        if rule.shared:
+            shared = f.size(rule.shared, lowest=0)
+        if rule.shared_count:
+            shared = f.size(rule.shared_count, 0, lowest=0) * width
+        experts, active = f.size("experts"), f.size("active")
+        if active > experts:
+            raise ValueError(
+                f"{f.find('active')[0]} = {active} of {f.find('experts')[0]} = {experts}: more than there are"
+            )
+        self.activation()
+        return MoE(experts, active, width, shared, self.family.gated)
+
+    def sparse_layers(self, n_layers):
+        """True per layer where experts stand."""
+        f, rule = self.f, self.family.moe
+        if rule is None:
+            return [False] * n_layers
+        listed = f.list("mlp_layer_types", n_layers, ("dense", "sparse"))
+        sparse = [True] * n_layers
+        if rule.where == "leading":
+            first = f.size("first_k_dense_replace", None if listed else 0, lowest=0)
+            every = f.size("moe_layer_freq", 1)
+            f.defaulted.pop("moe_layer_freq", None)
+            if not f.has("experts") and not listed:
+                first = n_layers
+            if first is not None:
+                sparse = [i >= first and i % every == 0 for i in range(n_layers)]
+        if rule.where == "step":
+            step = f.size("decoder_sparse_step", 1)
+            only = f.list("mlp_only_layers", allowed=range(n_layers)) or []
+            sparse = [(i + 1) % step == 0 and i not in only for i in range(n_layers)]
+        if listed:
+            named = [entry == "sparse" for entry in listed]
+            if f.has("first_k_dense_replace") and named != sparse:
+                raise ValueError(
+                    "mlp_layer_types and first_k_dense_replace disagree about which layers are dense"
+                )
+            return named
+        return sparse
+
+    def extras(self, is_sparse):
+        """What stands beside attention and feed-forward in a common layer."""
+        rule = self.family.moe
+        if is_sparse and rule.shared_gate:
+            return (Counted("a gate of the shared expert", self.d),)
+        return ()
+
+    def rope(self, width):
+        """The Rope of a model whose layers all turn alike."""
+        return read_ropes(self, width, ["full_attention"])["full_attention"]
+
+    def ropes(self, width, kinds):
+        """Kind of layer -> Rope."""
+        return read_ropes(self, width, kinds)
+
+
+def standard_layers(reader, kinds=None, attention=None, ffn=None, extras=None):
+    """The layer list of a family that needs nothing special; a special one replaces attention(i, kind), ffn(i) or extras(i)."""
+    family = reader.family
+    kinds = kinds or reader.kinds(reader.f.layers())
+    sparse = reader.sparse_layers(len(kinds))
+    attention = attention or _attention(reader, kinds)
+    parts = {True: reader.sparse() if any(sparse) else None, False: None if all(sparse) else reader.dense()}
+    if all(sparse) and family.moe.width != "d_ff":
+        reader.f.touch("d_ff")  # written, and used by no layer
+    for i, kind in enumerate(kinds):
+        more = extras(i) if extras else reader.extras(sparse[i])
+        yield Layer(attention(i, kind), ffn(i) if ffn else parts[sparse[i]], family.place, tuple(more))
+
+
+def _attention(reader, kinds):
+    """attention(i, kind) of a common family: equal layers share one object."""
+    if reader.family.attention == "mla":
+        made = {
+            kind: reader.mla(lambda width, kind=kind: reader.ropes(width, kinds)[kind]) for kind in set(kinds)
+        }
+        return lambda i, kind: made[kind]
+    h, n_kv, head_dim = reader.heads()
+    turned = reader.family.positions == "rope"
+    ropes = reader.ropes(head_dim, kinds) if turned else dict.fromkeys(kinds)
+    nope = reader.nope(kinds)
+    window = reader.window() if "sliding_attention" in kinds else None
+    made = {}
+
+    def attention(i, kind):
+        key = kind, nope[i]
+        if key not in made:
+            made[key] = reader.gqa(
+                h,
+                n_kv,
+                head_dim,
+                rope=None if nope[i] else ropes[kind],
+                window=window if kind == "sliding_attention" else None,
+            )
+        return made[key]
+
+    return attention
