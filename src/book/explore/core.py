@@ -5,6 +5,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from types import SimpleNamespace
 
 import matplotlib as mpl
@@ -18,6 +19,9 @@ from PIL import Image
 from book.explore.knobs import Knob
 from book.figures import HOUSE
 
+UNSEEN = (
+    "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"  # read aloud, not shown
+)
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _shown = {}  # name -> the Explorer whose widgets are alive in this kernel; held, so that a forgotten one still gets closed
 
@@ -144,7 +148,11 @@ class Explorer:
         """Take the widgets and the figure out of the kernel's memory; the next display makes new ones."""
         if self._widget is not None:
             for widget in [*self._controls, self._reset, self._image, self._text, self._head, *self._boxes]:
-                for part in (getattr(widget, "style", None), widget.layout, widget):  # models of their own, each
+                for part in (
+                    getattr(widget, "style", None),
+                    widget.layout,
+                    widget,
+                ):  # models of their own, each
                     if part is not None:
                         part.close()
             self._widget = None
@@ -168,12 +176,12 @@ class Explorer:
         self._reset = widgets.Button(
             description="Reset", tooltip="All knobs to their first values", icon="undo"
         )
-        # The image widget has no alt text of its own; the tooltip becomes its accessible name.
-        self._image = widgets.Image(
-            format="png", layout={"max_width": "100%", "width": f"{wide}px"}, tooltip=self.alt
-        )
+        # The image widget has no alt text (and breaks when given a tooltip): the sentence stands in the heading, unseen.
+        self._image = widgets.Image(format="png", layout={"max_width": "100%", "width": f"{wide}px"})
         self._text = widgets.HTML()
-        self._head = widgets.HTML(f"<b>{self.title}</b>")
+        self._head = widgets.HTML(
+            f'<b>{escape(self.title)}</b><span style="{UNSEEN}">{escape(self.alt)}</span>'
+        )
         rows = widgets.VBox([*self._controls, self._reset], layout={"max_width": f"{wide}px"})
         self._widget = widgets.VBox([self._head, self._image, self._text, rows])
         self._boxes = [rows, self._widget]
@@ -201,7 +209,7 @@ class Explorer:
         table = self.table(**self.values)
         self._image.value = self._frame(table)
         self._text.value = (
-            f'<div role="status" style="line-height:1.4;font-size:1.1em">{self.say(table)}</div>'
+            f'<div role="status" style="line-height:1.4;font-size:1.1em">{escape(self.say(table))}</div>'
         )
 
     def __repr__(self):
