@@ -234,6 +234,7 @@ def hf_config(file):
         file.shape("token_embd.weight")[0] if "token_embd.weight" in file else meta.get(f"{arch}.vocab_size")
     )
     config["hidden_act"] = "silu"
+    config["mlp_bias"] = False
     config["attention_bias"] = arch == "llama" and "blk.0.attn_q.bias" in file
     config["tie_word_embeddings"] = "output.weight" not in file
     for name in ("bos", "eos", "padding"):

@@ -143,11 +143,10 @@ class GGUFSource:
 
 
 def _source(path):
-    """(source, config dict) of a path. Raises as `load_model` does."""
+    """(source of tensors, ModelConfig) of a path. Raises as `load_model` does."""
     path = Path(path)
     if path.is_dir():
-        config = read_json(path / "config.json")
-        return Folder(path), config
+        return Folder(path), read_config(path)
     if path.suffix.lower() in PICKLES:
         raise ValueError(f"{path}: a pickle can run code and is never loaded; convert it to safetensors")
     if not path.exists():
@@ -159,7 +158,7 @@ def _source(path):
             f"{path}: give the folder, not the file: the config.json beside it says what the tensors are"
         )
     source = GGUFSource(GGUFFile(path))
-    return source, source.config
+    return source, read_config(source.config)
 
 
 def hf_name(name, config):
@@ -279,7 +278,7 @@ def load_model(path, dtype=None, device=None):
     """
     source, config = _source(path)
     with _Unset():
-        model = LlamaStyleLM.from_config(read_config(config), device="meta")
+        model = LlamaStyleLM.from_config(config, device="meta")
     plan = _Plan(model, source)
     dtype = dtype or source.dtype("model.embed_tokens.weight")
     if not dtype.is_floating_point:
