@@ -79,7 +79,7 @@ def setup(fig):
     moving = SimpleNamespace(
         layer=ax.plot([], [], color=COLORS["old"], lw=6, alpha=0.6, label="LayerNorm")[0],
         rms=ax.plot([], [], color=COLORS["new"], label="RMSNorm")[0],
-        here=ax.plot([], [], "o", color=COLORS["cached"], ms=13)[0],
+        here=ax.plot([], [], "o", color=COLORS["cached"], ms=13, clip_on=False)[0],
         note=ax.text(0.985, 0.06, "", transform=ax.transAxes, ha="right", fontsize=15),
     )
     ax.legend(loc="upper left", ncols=2)

@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from book.explore.knobs import Knob
+from book.explore.knobs import LABEL_WIDTH, Knob
 from book.figures import HOUSE
 
 UNSEEN = (
@@ -182,9 +182,14 @@ class Explorer:
         self._head = widgets.HTML(
             f'<b>{escape(self.title)}</b><span style="{UNSEEN}">{escape(self.alt)}</span>'
         )
-        rows = widgets.VBox([*self._controls, self._reset], layout={"max_width": f"{wide}px"})
-        self._widget = widgets.VBox([self._head, self._image, self._text, rows])
-        self._boxes = [rows, self._widget]
+        rows = [_row(widgets, *pair) for pair in zip(self.knobs, self._controls, strict=True)]
+        knobs = widgets.VBox([*rows, self._reset], layout={"max_width": f"{wide}px"})
+        self._widget = widgets.VBox([self._head, self._image, self._text, knobs])
+        self._boxes = [
+            knobs,
+            self._widget,
+            *(b for r in rows if r not in self._controls for b in (*r.children[:1], r)),
+        ]
         for control in self._controls:
             control.observe(lambda change: self._moved(), "index")
         self._reset.on_click(lambda button: self.reset())
@@ -229,6 +234,16 @@ class Explorer:
                 "at": self.values,
             },  # what the site and the slides build the player from
         }
+
+
+def _row(widgets, knob, control):
+    """Buttons get their label here: their own would stand on a line above them, out of line with the sliders'."""
+    if control.description:
+        return control
+    label = widgets.HTML(
+        f'<div style="text-align:right">{escape(knob.label)}</div>', layout={"width": LABEL_WIDTH}
+    )
+    return widgets.HBox([label, control])
 
 
 class _Stage:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from book.figures import thousands
 
+LABEL_WIDTH = "11em"
+
 
 @dataclass(frozen=True)
 class Knob:
@@ -64,16 +66,14 @@ class Knob:
             "options": options,
             "index": self.stops.index(self.default),
             "description": self.label,
-            "style": {"description_width": "11em"},
+            "style": {"description_width": LABEL_WIDTH},
             "layout": {"width": "100%"},
         }
         if not self.choice:
             return widgets.SelectionSlider(**keys)
         if len(self.stops) > 5:
             return widgets.Dropdown(**keys | {"layout": {"max_width": "100%", "width": "30em"}})
-        return widgets.ToggleButtons(
-            **keys | {"style": {"description_width": "11em", "button_width": "auto"}}
-        )
+        return widgets.ToggleButtons(options=options, index=keys["index"], style={"button_width": "auto"})
 
 
 def _slider(name, stops, default, label, unit, text):
