@@ -1,0 +1,70 @@
+"""Exercises that know the mistakes people make: `check("01.rms_norm", my_rms_norm)` in a chapter. How to write one: see core.
+
+check(id, answer)      prints the verdict, never raises
+verdict(id, answer)    the same as an object, for tests
+progress("01")         which exercises of a chapter are done; progress() for all chapters
+ALL                    id -> Exercise, of every chapter (imports every chNN.py when first used)
+"""
+
+import importlib
+import pkgutil
+
+from book.exercises.core import Exercise, Mistake, Verdict
+from book.exercises.progress import progress, record
+
+__all__ = ["ALL", "Exercise", "Mistake", "Verdict", "check", "progress", "verdict"]
+
+
+def _modules(chapter=""):
+    return sorted(
+        m.name
+        for m in pkgutil.iter_modules(__path__)
+        if m.name.startswith(f"ch{chapter}") and m.name[2:4].isdigit()
+    )
+
+
+def _collect(chapter=""):
+    found = {}
+    for name in _modules(chapter):
+        module = importlib.import_module(f"{__name__}.{name}")
+        for value in vars(module).values():
+            if isinstance(value, Exercise) and found.setdefault(value.id, value) is not value:
+                raise ValueError(f"two exercises are named {value.id!r}; the second is in {name}.py")
+    return found
+
+
+def __getattr__(name):
+    if name == "ALL":
+        value = globals()["ALL"] = _collect()
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def verdict(exercise, answer):
+    """The Verdict on an answer; `exercise` is an id or an Exercise."""
+    if not isinstance(exercise, Exercise):
+        there = _collect(str(exercise)[:2])
+        if exercise not in there:
+            return Verdict(
+                "error",
+                f"no exercise has this name; chapter {str(exercise)[:2]} has: {', '.join(there) or 'none'}",
+            )
+        exercise = there[exercise]
+    return exercise.judge(answer)
+
+
+def check(exercise, answer=None):
+    """Print what is right or wrong with an answer: a line or a few. Never raises."""
+    name = exercise.id if isinstance(exercise, Exercise) else str(exercise)
+    try:
+        result = verdict(exercise, answer)
+        own = getattr(answer, "__name__", "")
+        solution = isinstance(own, str) and own.endswith("_solution")
+        if result.state == "correct" and not solution:
+            record(name)
+        if result.state == "not attempted":
+            print(result.text)
+        else:
+            print(f"{name}{' solution' if solution else ''}: {result.text}")
+    except Exception as problem:  # noqa: BLE001  a fault in the exercise itself must not stop a chapter
+        print(f"{name}: the checker itself failed ({type(problem).__name__}: {problem}); please report it")

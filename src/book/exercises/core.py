@@ -1,0 +1,409 @@
+"""An exercise, and the checker that knows the mistakes people make in it.
+
+How a chapter declares its exercises: one file src/book/exercises/chNN.py, found by its name. A module-level Exercise is registered
+under its id "NN.name". Import torch and lib inside functions, so that listing the exercises stays cheap (chapters 02 and 05
+run without torch). A whole exercise whose answer is a function:
+
+    from book.exercises.core import Exercise, Mistake
+
+    def _cases():                                   # -> a list of argument tuples; a zero-argument function: built when used
+        import torch
+        g = torch.Generator().manual_seed(1)
+        return [
+            (torch.randn(2, 5, generator=g), torch.randn(5, generator=g)),      # random gains, every dimension different
+            (torch.randn(7, generator=g) * 100, torch.randn(7, generator=g)),   # a value right by luck on one is not right
+        ]
+
+    def _scale(x, gain):                            # the reference: its parameter names are the ones the messages use
+        return x * gain
+
+    def _forgot_gain(x, gain):                      # a mistake is a function too: it is COMPUTED on the cases, not guessed
+        return x
+
+    scale = Exercise(
+        id="01.scale",
+        title="Scale by a gain",                    # "Not attempted yet: Scale by a gain."
+        kind="implement",                           # implement | predict | find the fault | choose
+        cases=_cases,
+        reference=_scale,
+        mistakes=[
+            Mistake(_forgot_gain, "The gain is not used.", "What does your function return when every gain is 0?"),
+        ],
+        seed=None,                                  # 1..5: this is that question of the source chapter (SEED_QUESTIONS)
+    )
+
+and one whose answer is a value (no `cases`): a number, a text, a choice, a set, a list, a dict of several parts:
+
+    bytes_per_token = Exercise(
+        id="05.bytes_per_token", title="Bytes per token", kind="predict",
+        reference=lambda: 2 * 32 * 8 * 128 * 2,     # computed, not typed; ints must be exact, floats within tol (0.5 %)
+        mistakes=[
+            Mistake(lambda: 32 * 8 * 128 * 2, "K or V is missing.", "How many tensors does a layer keep per token?"),
+            Mistake(2 * 32 * 32 * 128 * 2, "All 32 query heads were counted.", "Which heads are cached?"),
+        ],
+    )
+    why_square_root = Exercise(
+        id="07.scale", title="Why divide by sqrt(dh)?", kind="choose", options=("a", "b", "c"),
+        reference="b",
+        mistakes=[Mistake("a", "That is softmax's job.", "What do the rows of softmax sum to?"),
+                  Mistake("c", "Length does not enter.", "Which T appears in the formula?")],
+    )
+
+"find the fault": give the faulty function as `given`; a reader who has changed nothing is told "Not attempted yet". `given` must
+have the same body as the function in the notebook's cell (a test compares them), and it is a Mistake as well, with its hint.
+
+In the notebook an exercise is three cells, each with its tag; the text of the question stands in a markdown cell above them:
+
+    # %% tags=["exercise"]
+    def my_scale(x, gain):
+        ...
+
+    # %% tags=["check"]
+    check("01.scale", my_scale)
+
+    # %% tags=["solution"] jupyter={"source_hidden": true}
+    def scale_solution(x, gain):
+        return x * gain
+
+    check("01.scale", scale_solution)
+
+and for a value:
+
+    # %% tags=["exercise"]
+    my_bytes = None
+
+    # %% tags=["check"]
+    check("05.bytes_per_token", my_bytes)
+
+    # %% tags=["solution"] jupyter={"source_hidden": true}
+    def bytes_per_token_solution():
+        return 2 * 32 * 8 * 128 * 2
+
+    check("05.bytes_per_token", bytes_per_token_solution)
+
+A solution is always a function named `.._solution` (for a value: without arguments, returning it), never rebinds the reader's name,
+prints "... solution: correct", and does not count as progress. `from book.exercises import check, progress` stands in the
+chapter's first cell; the chapter's last code cell is `progress("01")`.
+
+What the checker says: "Not attempted yet: <title>." for an untouched stub; "correct"; a known mistake by name, found by computing it on
+every case, with the question that undoes it; otherwise the first case that differs. It never raises (see guard for the limits).
+"""
+
+import dis
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from book.exercises import guard
+from book.exercises.compare import brief, difference, same, text_key
+from book.predict import a_kind
+
+KINDS = ("implement", "predict", "find the fault", "choose")
+# The questions that close the source chapter, and the chapter whose exercise each of them is.
+SEED_QUESTIONS = {
+    1: ("05", "The KV cache of L = 32, h = 32, dh = 128, n_kv = 8 in fp16, per token and for 32K"),
+    2: ("03", "One line that proves that RoPE scores depend on n - m only"),
+    3: ("04", "Why does a larger RoPE base help long contexts?"),
+    4: ("02", "The d_ff of a SwiGLU with d = 5120 that matches a 4d GELU FFN"),
+    5: ("06", "Why can MLA not simply apply RoPE to the reconstructed keys?"),
+}
+_NOTHING = {
+    "RESUME",
+    "NOP",
+    "LOAD_CONST",
+    "RETURN_VALUE",
+    "RETURN_CONST",
+    "POP_TOP",
+    "COPY_FREE_VARS",
+    "CACHE",
+}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What people get wrong: a function (or a value, or a zero-argument function computing it), its name, the undoing question."""
+
+    wrong: object
+    message: str
+    question: str
+
+
+@dataclass
+class Verdict:
+    """state: not attempted | correct | mistake | wrong | error. mistake: its index in the exercise's list."""
+
+    state: str
+    text: str
+    mistake: int | None = None
+
+
+@dataclass
+class Exercise:
+    """See the module's docstring for a worked example of each kind."""
+
+    id: str
+    title: str
+    kind: str
+    reference: object
+    cases: Callable | Sequence | None = None
+    mistakes: Sequence[Mistake] = ()
+    options: Sequence[str] = ()
+    given: Callable | None = None
+    seed: int | None = None
+    tol: float | None = None
+    mutates: bool = False  # True where changing an argument is the point (a cache)
+    hint: str = field(default="", repr=False)  # one more line for an answer that is wrong in no known way
+
+    def __post_init__(self):
+        chapter, _, name = self.id.partition(".")
+        if not (len(chapter) == 2 and chapter.isdigit() and name):
+            raise ValueError(f"Exercise.id = {self.id!r}: expected 'NN.name', as in '01.rms_norm'")
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.id}: kind = {self.kind!r}: expected one of {', '.join(KINDS)}")
+        if self.is_function and not callable(self.reference):
+            raise ValueError(
+                f"{self.id}: cases are given, so the reference must be a function, got {a_kind(self.reference)}"
+            )
+        if self.seed is not None and (
+            self.seed not in SEED_QUESTIONS or SEED_QUESTIONS[self.seed][0] != chapter
+        ):
+            raise ValueError(
+                f"{self.id}: seed = {self.seed!r}: expected one of SEED_QUESTIONS of this chapter"
+            )
+
+    @property
+    def chapter(self):
+        return self.id[:2]
+
+    @property
+    def is_function(self):
+        return self.cases is not None
+
+    @cached_property
+    def all_cases(self):
+        found = self.cases() if callable(self.cases) else self.cases
+        return [case if isinstance(case, tuple) else (case,) for case in found]
+
+    @cached_property
+    def expected(self):
+        """The reference's answer: a list of outcomes, one per case, or the value."""
+        if self.is_function:
+            return self._run_all(self.reference, deadline=float("inf"))
+        return _value_of(self.reference)
+
+    @cached_property
+    def parameters(self):
+        return list(inspect.signature(self.reference).parameters)
+
+    def judge(self, answer):
+        """The Verdict on an answer. Only ever raises for a mistake in the exercise itself."""
+        if answer is None or answer is ...:
+            return self.not_attempted()
+        return self._judge_function(answer) if self.is_function else self._judge_value(answer)
+
+    def not_attempted(self):
+        return Verdict("not attempted", f"Not attempted yet: {self.title}.")
+
+    # -- answers that are values
+
+    def _judge_value(self, answer):
+        if inspect.isfunction(answer):
+            if not answer.__name__.endswith("_solution"):
+                return self._wrong("a function came where a value is expected: is it to be called?")
+            outcome = guard.run(answer)
+            if outcome.kind != "value":
+                return self._trouble(outcome)
+            answer = outcome.value
+        if (
+            isinstance(answer, dict)
+            and answer
+            and all(value is None or value is ... for value in answer.values())
+        ):
+            return self.not_attempted()
+        outcome = guard.run(lambda: difference(answer, self.expected, self.tol), watch=False)
+        if outcome.kind != "value":
+            return self._trouble(outcome)
+        problem = outcome.value
+        if problem is None:
+            return Verdict("correct", "correct")
+        if isinstance(answer, dict) and isinstance(self.expected, dict):
+            return self._judge_parts(answer)
+        for index, mistake in enumerate(self.mistakes):
+            wrong = _value_of(mistake.wrong)
+            if guard.run(lambda wrong=wrong: same(answer, wrong, self.tol), watch=False).value is True:
+                return self._named(index)
+        if self.options and not (isinstance(answer, str) and text_key(answer) in map(text_key, self.options)):
+            return self._wrong(f"expected one of {', '.join(map(repr, self.options))}, got {brief(answer)}")
+        expected, kind = self.expected, type(self.expected)
+        if isinstance(expected, int | float) and not isinstance(answer, int | float):
+            return self._wrong(f"expected a number, got {brief(answer)}")
+        if not isinstance(answer, kind | int | float | list | tuple | set):
+            return self._wrong(f"expected {a_kind(expected)}, got {brief(answer)}")
+        return self._wrong(f"{brief(answer)} is not right.")
+
+    def _judge_parts(self, answer):
+        """A dict of several answers: which parts are right, which are open, and the first known mistake."""
+        want = self.expected
+        if set(answer) != set(want):
+            return self._wrong(f"expected the keys {brief(list(want))}, got {brief(list(answer))}")
+        blank = [key for key in want if answer[key] is None or answer[key] is ...]
+        bad = [key for key in want if key not in blank and not same(answer[key], want[key], self.tol)]
+        tail = f" Still open: {', '.join(map(str, blank))}." if blank else ""
+        if not bad:
+            return Verdict("wrong", f"right so far.{tail}")
+        for index, mistake in enumerate(self.mistakes):
+            wrong = _value_of(mistake.wrong)
+            keys = [k for k in wrong if k in want and not same(wrong[k], want[k], self.tol)]
+            if keys and set(keys) <= set(bad) and all(same(answer[k], wrong[k], self.tol) for k in keys):
+                return self._named(index)
+        return self._wrong(f"not right: {', '.join(map(str, bad))}.{tail}")
+
+    # -- answers that are functions
+
+    def _judge_function(self, answer):
+        if not callable(answer):
+            return self._wrong(f"expected a function of ({', '.join(self.parameters)}), got {brief(answer)}")
+        if self._untouched(answer):
+            return self.not_attempted()
+        arity = _arity_problem(answer, self.all_cases, self.parameters)
+        if arity:
+            return self._wrong(arity)
+        expected = self.expected
+        got = self._run_all(answer)
+        if all(o.kind == "raised" and o.error is NotImplementedError for o in got):
+            return self.not_attempted()
+        changed = next((i for i, o in enumerate(got) if o.changed), None)
+        problems = [_outcome_difference(a, b, self.tol) for a, b in zip(got, expected, strict=True)]
+        if not any(problems):
+            if changed is not None and not self.mutates:
+                return self._wrong(
+                    f"the values are right, but the function changes its argument `{got[changed].changed}` in place."
+                    "\n  Question: what does the caller's tensor hold afterwards?"
+                )
+            return Verdict("correct", f"correct ({len(got)} cases)")
+        looped = any(o.kind == "time" for o in got)
+        index = None if looped else self._known_mistake(got, expected)
+        if index is not None:
+            return self._named(index)
+        return self._first_difference(got, problems)
+
+    def _untouched(self, answer):
+        code = getattr(answer, "__code__", None)
+        if code is None:
+            return False
+        if self.given is not None and _body(code) == _body(self.given.__code__):
+            return True
+        return (
+            not code.co_flags & inspect.CO_GENERATOR
+            and {i.opname for i in dis.get_instructions(code)} <= _NOTHING
+            and all(c is None or c is ... or isinstance(c, str) for c in code.co_consts)
+        )
+
+    def _run_all(self, function, deadline=None):
+        """One Outcome per case; after the clock has run out, or at the first loop, the rest is not tried."""
+        deadline = time.monotonic() + guard.LIMIT if deadline is None else deadline
+        outcomes = []
+        for case in self.all_cases:
+            if outcomes and outcomes[-1].kind == "time":
+                outcomes.append(outcomes[-1])
+            elif deadline == float("inf"):
+                outcomes.append(guard.run(function, case, watch=False, deadline=time.monotonic() + 60))
+            else:
+                outcomes.append(
+                    guard.run(
+                        function, case, names=self.parameters, deadline=deadline, watch=not self.mutates
+                    )
+                )
+        return outcomes
+
+    def mistake_outcomes(self, index):
+        return self._run_all(self.mistakes[index].wrong, deadline=float("inf"))
+
+    def _known_mistake(self, got, expected):
+        """The mistake that the outcomes equal: on every case if there is one, else on every case that tells it from the truth."""
+        partial = None
+        for index in range(len(self.mistakes)):
+            wrong = self.mistake_outcomes(index)
+            telling = [i for i, o in enumerate(wrong) if _outcome_difference(o, expected[i], self.tol)]
+            if telling and all(not _outcome_difference(got[i], wrong[i], self.tol) for i in telling):
+                if all(not _outcome_difference(got[i], wrong[i], self.tol) for i in range(len(got))):
+                    return index
+                partial = index if partial is None and len(telling) > 1 else partial
+        return partial
+
+    def _first_difference(self, got, problems):
+        i = next(i for i, problem in enumerate(problems) if problem)
+        outcome = got[i]
+        if outcome.kind == "time":
+            return self._trouble(outcome)
+        case = ", ".join(
+            f"{n} = {brief(a)}" for n, a in zip(self.parameters, self.all_cases[i], strict=False)
+        )
+        right = sum(not problem for problem in problems)
+        where = f"\n  case {i + 1} of {len(got)}: {case}"
+        if outcome.kind == "raised":
+            verdict = self._trouble(outcome)
+            return Verdict(verdict.state, verdict.text + where)
+        if outcome.value is None:
+            return self._wrong(f"the function returns None: is a `return` missing?{where}")
+        if outcome.value is ...:
+            return self._wrong(f"the function still returns `...`.{where}")
+        if inspect.isgenerator(outcome.value) or inspect.iscoroutine(outcome.value):
+            outcome.value.close()
+            word = "yield" if inspect.isgenerator(outcome.value) else "async"
+            return self._wrong(
+                f"the function has `{word}`, so calling it computes nothing: use `return`.{where}"
+            )
+        luck = f" (right in {right} of {len(got)} cases)" if right else ""
+        hint = f"\n  {self.hint}" if self.hint else ""
+        return self._wrong(f"not yet{luck}.{where}\n  {problems[i]}{hint}")
+
+    # -- texts
+
+    def _named(self, index):
+        mistake = self.mistakes[index]
+        return Verdict("mistake", f"not yet. {mistake.message}\n  Question: {mistake.question}", index)
+
+    def _wrong(self, text):
+        return Verdict("wrong", text)
+
+    def _trouble(self, outcome):
+        if outcome.kind == "time":
+            return Verdict("error", f"stopped after {guard.LIMIT:g} s: is there a loop that never ends?")
+        return Verdict("error", f"raised {outcome.text}")
+
+
+def _value_of(x):
+    return x() if callable(x) else x
+
+
+def _outcome_difference(got, want, tol):
+    """None if two outcomes are the same: equal values, or the same kind of error."""
+    if got.kind != want.kind:
+        return got.text or "no value came back"
+    if got.kind == "value":
+        compared = guard.run(lambda: difference(got.value, want.value, tol), watch=False)
+        return compared.value if compared.kind == "value" else f"{a_kind(got.value)} that cannot be compared"
+    return None if got.error is want.error else got.text
+
+
+def _body(code):
+    """What a function does, without its names, docstring and line numbers."""
+    consts = [_body(c) if inspect.iscode(c) else repr(c) for c in code.co_consts if not isinstance(c, str)]
+    return code.co_code, code.co_names, tuple(consts)
+
+
+def _arity_problem(function, cases, names):
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    for case in cases:
+        try:
+            signature.bind(*case)
+        except TypeError:
+            wanted = ", ".join(names[: len(case)])
+            return f"the function takes ({', '.join(signature.parameters)}), and is called with ({wanted})."
+    return None

@@ -1,0 +1,240 @@
+"""Runs code that may do anything and says what happened: nothing gets out but an Outcome.
+
+Survives: every exception (SystemExit and KeyboardInterrupt too), an endless loop, floods of output, a changed argument, changed
+random seeds. The clock is SIGALRM, so a loop is stopped only in the main thread on Unix and only between two Python bytecodes:
+not on Windows, and not inside one call into C (a huge matmul, `sum(itertools.count())`). os._exit and using up the memory are
+not survived either; both would need another process.
+"""
+
+import contextlib
+import copy
+import linecache
+import random
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from book.exercises.compare import is_array, is_number
+from book.predict import as_array, is_tensor
+
+LIMIT = 3.0  # seconds for all the cases of one check together
+
+
+class _OutOfTime(BaseException):
+    pass
+
+
+@dataclass
+class Outcome:
+    """kind: "value" (then value), "raised" (then error and text), or "time" (stopped by the clock)."""
+
+    kind: str
+    value: object = None
+    error: type | None = None
+    text: str = ""
+    changed: str | None = None  # the name of an argument that the function changed
+
+
+class _Sink:
+    """Takes whatever is printed and keeps nothing."""
+
+    encoding = "utf-8"
+
+    def write(self, text):
+        return len(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Nothing that runs inside prints, displays or warns."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        stack.enter_context(contextlib.redirect_stdout(_Sink()))
+        stack.enter_context(contextlib.redirect_stderr(_Sink()))
+        shell = _shell()
+        if shell is not None:
+            from IPython.utils.capture import CapturingDisplayPublisher
+
+            before, shell.display_pub = shell.display_pub, CapturingDisplayPublisher()
+            stack.callback(setattr, shell, "display_pub", before)
+        yield
+
+
+def _shell():
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
+@contextlib.contextmanager
+def _same_seeds():
+    """Random numbers start from one seed inside, so that a check prints the same each time, and go on outside as before."""
+    torch = sys.modules.get("torch")
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None
+    random.seed(0)
+    np.random.seed(0)
+    if torch:
+        torch.manual_seed(0)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        if torch and states[2] is not None:
+            torch.set_rng_state(states[2])
+
+
+def _raise_in_handlers(frame, event, arg):
+    """A trace function that raises at the next line: the way out of a loop whose `except:` swallows the first exception.
+
+    Python then drops the trace, so the next alarm is set for a few microseconds later, at random: in loops inside loops that all
+    catch everything, one of them soon falls between two `try`.
+    """
+    if event == "line":
+        signal.setitimer(signal.ITIMER_REAL, _delays.uniform(2e-6, 60e-6), 0.05)
+        raise _OutOfTime
+    return _raise_in_handlers
+
+
+_delays = random.Random(0)
+
+
+@contextlib.contextmanager
+def _clock(deadline):
+    """Raises _OutOfTime inside once the deadline (time.monotonic) is over; again every 50 ms, should somebody catch it."""
+    usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not usable:
+        yield
+        return
+
+    fired = 0
+    tracer = sys.gettrace()
+
+    def stop(number, frame):
+        nonlocal fired
+        fired += 1
+        if fired > 1:  # somebody catches everything: raise once more where it is caught
+            outer = frame
+            while outer is not None and outer.f_code.co_filename != __file__:
+                outer.f_trace = _raise_in_handlers
+                outer = outer.f_back
+            sys.settrace(_raise_in_handlers)
+        raise _OutOfTime
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001), 0.05)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+        if fired:
+            sys.settrace(tracer)
+
+
+def _where(error, code):
+    """', in line 3 of f: `y = x / 0`': the last line of the reader's own code that the error went through."""
+    if code is None:
+        return ""
+    frames = [
+        f for f, _ in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == code.co_filename
+    ]
+    lines = [n for f, n in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename == code.co_filename]
+    if not frames:
+        return ""
+    frame, number = frames[-1], lines[-1]
+    source = linecache.getline(code.co_filename, number).strip()
+    place = f", in line {number - frame.f_code.co_firstlineno + 1} of {frame.f_code.co_name}"
+    return place + (f": `{source[:80]}`" if source else "")
+
+
+def _message(error):
+    """The error's own first line, without addresses and paths that differ from one run to the next."""
+    try:
+        text = str(error).strip()
+    except Exception:  # noqa: BLE001  a __str__ that fails
+        text = ""
+    first = text.splitlines()[0] if text else ""
+    first = re.sub(r"0x[0-9a-fA-F]+", "0x..", first)
+    first = re.sub(r"(/[\w.\-]+){2,}/", "../", first)
+    return first[:160]
+
+
+def _state(x):
+    """What is compared before and after a call: a copy of everything that can be changed in place."""
+    if is_tensor(x):
+        return x.detach().clone()
+    if is_array(x):
+        return x.copy()
+    if isinstance(x, dict):
+        return {key: _state(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [_state(entry) for entry in x]
+    return x if is_number(x) or isinstance(x, str | bool) else None
+
+
+def _unchanged(now, before):
+    if is_array(before):
+        alike = now.shape == before.shape and now.dtype == before.dtype
+        return alike and np.array_equal(as_array(now), as_array(before), equal_nan=True)
+    if isinstance(before, dict):
+        return set(now) == set(before) and all(_unchanged(now[key], before[key]) for key in before)
+    if isinstance(before, list):
+        return len(now) == len(before) and all(_unchanged(a, b) for a, b in zip(now, before, strict=True))
+    return before is None or repr(now) == repr(before)
+
+
+def run(function, args=(), kwargs=None, names=(), deadline=None, watch=True):
+    """function(*copies of args) -> Outcome. `names` are the arguments' names, for the one that was changed."""
+    outcome = Outcome("raised", text="stopped before it began")
+    code = getattr(function, "__code__", None)
+    try:
+        args = copy.deepcopy(tuple(args))
+        kwargs = copy.deepcopy(dict(kwargs or {}))
+        before = _state([*args, *kwargs.values()]) if watch else []
+        deadline = time.monotonic() + LIMIT if deadline is None else deadline
+        with _same_seeds(), _quiet():
+            try:
+                with _clock(deadline):
+                    value = function(*args, **kwargs)
+                outcome = Outcome("value", value)
+                given = [*args, *kwargs.values()]
+                labels = [
+                    *list(names)[: len(args)],
+                    *[f"argument {i + 1}" for i in range(len(names), len(args))],
+                    *kwargs,
+                ]
+                for label, now, old in zip(labels, given, before, strict=False):
+                    if not _unchanged(now, old):
+                        outcome.changed = label
+                        break
+            except _OutOfTime:
+                outcome = Outcome("time")
+            except RecursionError as error:
+                outcome = Outcome(
+                    "raised",
+                    error=RecursionError,
+                    text=f"RecursionError: it calls itself without end{_where(error, code)}",
+                )
+            except BaseException as error:  # noqa: BLE001  sys.exit and KeyboardInterrupt of a reader's code too
+                message = _message(error)
+                text = type(error).__name__ + (f": {message}" if message else "") + _where(error, code)
+                outcome = Outcome("raised", error=type(error), text=text)
+    except _OutOfTime:
+        outcome = Outcome("time")
+    except BaseException as error:  # noqa: BLE001
+        outcome = Outcome("raised", error=type(error), text=type(error).__name__)
+    return outcome
