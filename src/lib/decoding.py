@@ -75,6 +75,7 @@ def generate(
     Raises: ValueError for a prompt and answer that exceed the model's max_len, or a setting out of range.
     """
     _check(model, idx, max_new_tokens, temperature, top_k, top_p)
+    _check_pad(pad, idx)
     (B, T), device = idx.shape, idx.device
     out = torch.empty(B, T + max_new_tokens, dtype=idx.dtype, device=device)
     out[:, :T] = idx
@@ -134,6 +135,14 @@ def _check(model, idx, max_new_tokens, temperature, top_k, top_p):
         raise ValueError(f"top_k = {top_k!r}: expected a whole number of at least 1, or None")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p = {top_p!r}: expected a number above 0 and at most 1, or None")
+
+
+def _check_pad(pad, idx):
+    B, T = idx.shape
+    if pad is not None and (list(pad.shape) != [B] or int(pad.min()) < 0 or int(pad.max()) >= T):
+        raise ValueError(
+            f"pad {pad.tolist()}: expected one count a row, [{B}], from 0 to {T - 1}: each row has a real token"
+        )
 
 
 class TextStream:
