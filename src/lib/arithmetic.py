@@ -334,7 +334,7 @@ def longest_context(cfg, device_bytes, batch=1, bytes_per_weight=2, bytes_per_el
 
 def _scaled(value, step, units):
     unit = 0
-    while abs(value) >= step and unit < len(units) - 1:
+    while abs(value) >= step - 0.5 and unit < len(units) - 1:
         value, unit = value / step, unit + 1
     text = f"{value:,.0f}" if unit == 0 else f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
     return f"{text} {units[unit]}"

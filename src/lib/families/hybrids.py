@@ -26,7 +26,7 @@ def qwen3_next(reader):
     conv = 2 * keys + values
     weights = d * (2 * keys + 2 * values + 2 * v_heads) + conv * kernel + 2 * v_heads + v_dim + values * d
     state = v_heads * f.size("linear_key_head_dim") * v_dim + conv * kernel
-    delta = Counted("a gated DeltaNet layer with its norm", weights + d, state_elements=state)
+    delta = Counted("gated DeltaNet", weights + d, state_elements=state)
     h, n_kv, head_dim = reader.heads()
     attention = reader.gqa(h, n_kv, head_dim, rope=reader.rope(head_dim))
     gate = Counted("an output gate of attention", d * h * head_dim)
@@ -35,7 +35,7 @@ def qwen3_next(reader):
     def extras(i):
         return (delta if kinds[i] == "linear_attention" else gate, *reader.extras(sparse[i]))
 
-    reader.refuse("linear attention")
+    reader.refuse("gated DeltaNet")
     return standard_layers(
         reader,
         kinds=kinds,
@@ -57,15 +57,13 @@ def minimax_m1(reader):
     if f.size("shared_intermediate_size", 0, lowest=0):
         raise ValueError("shared_intermediate_size is not 0: a shared expert of minimax_m1 is not read here")
     width = h * head_dim
-    lightning = Counted(
-        "a lightning attention layer with its norm", 5 * d * width + width + d, state_elements=h * head_dim**2
-    )
+    lightning = Counted("lightning attention", 5 * d * width + width + d, state_elements=h * head_dim**2)
     attention = reader.gqa(h, n_kv, head_dim, rope=reader.rope(head_dim))
     for part in ("full_attention", "linear_attention", "mlp"):
         for end in ("alpha", "beta"):
             f.number(f"layernorm_{part}_{end}", None)
     f.flag("postnorm", False)
-    for name in ("linear attention", "a residual taken after the norm, and scaled"):
+    for name in ("lightning attention", "a residual taken after the norm, and scaled"):
         reader.refuse(name)
     kinds = ["full_attention" if entry == 1 else "linear_attention" for entry in types]
     return standard_layers(
@@ -120,9 +118,7 @@ def _mamba(reader):
     f.touch("time_step_min", "time_step_max", "time_step_floor", "time_step_limit", "chunk_size", "expand")
     f.touch("use_mamba_kernels", "mamba_hidden_act", "mamba_ssm_cache_dtype", "mamba_dt_rank")
     reader.refuse("Mamba-2")
-    mixer = Counted(
-        "a Mamba-2 layer with its norm", weights + d, state_elements=inner * state + conv * kernel
-    )
+    mixer = Counted("Mamba-2", weights + d, state_elements=inner * state + conv * kernel)
     return Layer(None, None, counted=(mixer,))
 
 

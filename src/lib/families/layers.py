@@ -89,6 +89,10 @@ def deepseek_v32(reader):
     heads, width, rank = f.size("index_n_heads"), f.size("index_head_dim"), f.size("q_lora_rank")
     weights = rank * heads * width + reader.d * (width + heads) + 2 * width
     indexer = Counted("a sparse-attention indexer", weights, kv_elements=width)
+    picked = f.size("index_topk")
+    f.warn(
+        f"each query reads the {picked:,} keys that the indexer picks: time and FLOPs below count the whole cache"
+    )
     return standard_layers(reader, extras=lambda i: (indexer,))
 
 

@@ -177,11 +177,11 @@ class Reader:
     def window(self):
         """The window's width, or None where it is null, or present and switched off."""
         f = self.f
-        width = f.size("sliding_window", None)
         if self.family.switched:
-            off = not f.flag("use_sliding_window", False)
+            on = f.flag("use_sliding_window", False)
             f.defaulted.pop("use_sliding_window", None)
-            return None if off else width
+            return f.size("sliding_window", None) if on else f.size("sliding_window", None, lowest=0) and None
+        width = f.size("sliding_window", None)
         if width is None and not f.is_null("sliding_window"):
             default = f.defaults.get("sliding_window")
             if default is not None:
@@ -320,6 +320,11 @@ class Reader:
             return named
         return sparse
 
+    def no_experts(self):
+        """Fields of experts that no layer has are known, and change nothing."""
+        rule = self.family.moe
+        self.f.touch("experts", "active", *filter(None, (rule.width, rule.shared, rule.shared_count)))
+
     def extras(self, is_sparse):
         """What stands beside attention and feed-forward in a common layer."""
         rule = self.family.moe
@@ -342,6 +347,8 @@ def standard_layers(reader, kinds=None, attention=None, ffn=None, extras=None):
     kinds = kinds or reader.kinds(reader.f.layers())
     sparse = reader.sparse_layers(len(kinds))
     attention = attention or _attention(reader, kinds)
+    if family.moe and not any(sparse):
+        reader.no_experts()
     parts = {True: reader.sparse() if any(sparse) else None, False: None if all(sparse) else reader.dense()}
     if all(sparse) and family.moe.width != "d_ff":
         reader.f.touch("d_ff")  # written, and used by no layer

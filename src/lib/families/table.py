@@ -54,7 +54,7 @@ class Family:
     rotary       share of the head that turns, where no field says it; layout: the pairs; positions: rope | learned
     local_base   a second base for window layers; scaled_full_only: rope_scaling is for full layers
     scale        key of the softmax scale: "query_pre_attn_scalar" (to the power -1/2) or "attention_multiplier"
-    moe          None or Experts; attention: "gqa" | "mla"; build: name of a function in family_layers for a special layer list
+    moe          None or Experts; attention: "gqa" | "mla"; build: a function of layers or hybrids for a special layer list
     embed        None, "sqrt" (sqrt(d)) or a key
     refuse       key -> (neutral value, what the block does not run); always: what it never runs; ignored: known, no number
     """
@@ -278,7 +278,7 @@ FAMILIES = {
     "deepseek_v32": Family(
         defaults=_defaults(1e4, 163840), attention="mla", bias=("attention_bias", False),
         moe=_DEEPSEEK_MOE, layout="adjacent", build="deepseek_v32",
-        ignored=("n_kv_heads", "head_dim", "mlp_bias", "index_topk"),
+        ignored=("n_kv_heads", "head_dim", "mlp_bias"),
     ),
     "gpt2": _GPT2,
     "gpt_bigcode": Family(
@@ -286,7 +286,7 @@ FAMILIES = {
         defaults={"max_len": 1024, "eps": 1e-5, "d_ff": "4d", "multi_query": True}, tied=True,
         norm=_LAYER_NORM, bias=True, ffn_bias=True, gated=False, activation="gelu_pytorch_tanh",
         positions="learned", build="gpt_bigcode",
-        refuse={"scale_attn_weights": (True, "unscaled attention")},
+        refuse={"scale_attn_weights": (True, "unscaled attention"), "add_cross_attention": (False, "cross-attention")},
     ),
     "gpt_neox": Family(
         defaults=_defaults(1e4, 2048, 1e-5, n_kv_heads="always n_heads"), norm=_LAYER_NORM,
@@ -363,10 +363,14 @@ FAMILIES = {
     ),
     "llama4_text": Family(
         keys={"experts": ("num_local_experts",)},
-        defaults=_defaults(5e5, 131072, 1e-5, head_dim=128, attention_chunk_size=8192, use_qk_norm=True, attn_temperature_tuning=True),
+        defaults=_defaults(5e5, 131072, 1e-5, head_dim=128, attention_chunk_size=8192)
+        | {"use_qk_norm": True, "attn_temperature_tuning": True},
         bias=("attention_bias", False), layout="adjacent", nope="list", moe=Experts("d_ff"),
         build="llama4",
-        refuse={"use_qk_norm": (False, "an L2 norm of q and k without a gain"), "attn_temperature_tuning": (False, "attention temperature tuning")},
+        refuse={
+            "use_qk_norm": (False, "an L2 norm of q and k without a gain"),
+            "attn_temperature_tuning": (False, "attention temperature tuning"),
+        },
         ignored=("floor_scale", "attn_scale"),
     ),
 }
