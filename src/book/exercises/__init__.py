@@ -55,16 +55,16 @@ def verdict(exercise, answer):
 
 def check(exercise, answer=None):
     """Print what is right or wrong with an answer: a line or a few. Never raises."""
-    name = exercise.id if isinstance(exercise, Exercise) else str(exercise)
+    name = (
+        exercise.id if isinstance(exercise, Exercise) else exercise if isinstance(exercise, str) else "check"
+    )
     try:
         result = verdict(exercise, answer)
         own = getattr(answer, "__name__", "")
         solution = isinstance(own, str) and own.endswith("_solution")
         if result.state == "correct" and not solution:
             record(name)
-        if result.state == "not attempted":
-            print(result.text)
-        else:
-            print(f"{name}{' solution' if solution else ''}: {result.text}")
-    except Exception as problem:  # noqa: BLE001  a fault in the exercise itself must not stop a chapter
-        print(f"{name}: the checker itself failed ({type(problem).__name__}: {problem}); please report it")
+        untouched = result.state == "not attempted"
+        print(result.text if untouched else f"{name}{' solution' if solution else ''}: {result.text}")
+    except BaseException as problem:  # noqa: BLE001  an object whose every attribute raises, or a fault in the exercise
+        print(f"{name}: the checker could not read this answer ({type(problem).__name__}).")

@@ -167,8 +167,14 @@ overflow = Exercise(
     kind="predict",
     reference=_overflow,
     mistakes=[
-        Mistake(1.0, "1.0 is the right norm of this row; the careless one never gets there.", "What is 300 ** 2 in fp16?"),
-        Mistake(float("inf"), "The mean square is inf, and it stands below the line.", "What is 300 / sqrt(inf)?"),
+        Mistake(
+            1.0,
+            "1.0 is the right norm of this row; the careless one never gets there.",
+            "What is 300 ** 2 in fp16?",
+        ),
+        Mistake(
+            float("inf"), "The mean square is inf, and it stands below the line.", "What is 300 / sqrt(inf)?"
+        ),
         Mistake(
             float("nan"),
             "NaN needs inf / inf or 0 * inf; here a finite number is divided by inf.",
@@ -216,8 +222,16 @@ scale = Exercise(
     reference="b",
     mistakes=[
         Mistake("a", "The divisor grows with x.", "What is the root mean square of 1,000 x?"),
-        Mistake("c", "That would be so if x were divided by the root of its root mean square.", "How does rms(a x) follow from rms(x)?"),
-        Mistake("d", "That is LayerNorm's mean, and a scale is not a shift anyway.", "Is the mean of x used anywhere in RMSNorm?"),
+        Mistake(
+            "c",
+            "That would be so if x were divided by the root of its root mean square.",
+            "How does rms(a x) follow from rms(x)?",
+        ),
+        Mistake(
+            "d",
+            "That is LayerNorm's mean, and a scale is not a shift anyway.",
+            "Is the mean of x used anywhere in RMSNorm?",
+        ),
     ],
 )
 

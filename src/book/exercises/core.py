@@ -89,7 +89,6 @@ What the checker says: "Not attempted yet: <title>." for an untouched stub; "cor
 every case, with the question that undoes it; otherwise the first case that differs. It never raises (see guard for the limits).
 """
 
-import dis
 import inspect
 import time
 from collections.abc import Callable, Sequence
@@ -98,6 +97,7 @@ from functools import cached_property
 
 from book.exercises import guard
 from book.exercises.compare import brief, difference, same, text_key
+from book.exercises.shape import arity_problem, untouched
 from book.predict import a_kind
 
 KINDS = ("implement", "predict", "find the fault", "choose")
@@ -108,16 +108,6 @@ SEED_QUESTIONS = {
     3: ("04", "Why does a larger RoPE base help long contexts?"),
     4: ("02", "The d_ff of a SwiGLU with d = 5120 that matches a 4d GELU FFN"),
     5: ("06", "Why can MLA not simply apply RoPE to the reconstructed keys?"),
-}
-_NOTHING = {
-    "RESUME",
-    "NOP",
-    "LOAD_CONST",
-    "RETURN_VALUE",
-    "RETURN_CONST",
-    "POP_TOP",
-    "COPY_FREE_VARS",
-    "CACHE",
 }
 
 
@@ -222,7 +212,7 @@ class Exercise:
             and all(value is None or value is ... for value in answer.values())
         ):
             return self.not_attempted()
-        outcome = guard.run(lambda: difference(answer, self.expected, self.tol), watch=False)
+        outcome = guard.run(lambda: difference(answer, self.expected, self.tol), watch=False, own=False)
         if outcome.kind != "value":
             return self._trouble(outcome)
         problem = outcome.value
@@ -232,7 +222,10 @@ class Exercise:
             return self._judge_parts(answer)
         for index, mistake in enumerate(self.mistakes):
             wrong = _value_of(mistake.wrong)
-            if guard.run(lambda wrong=wrong: same(answer, wrong, self.tol), watch=False).value is True:
+            if (
+                guard.run(lambda wrong=wrong: same(answer, wrong, self.tol), watch=False, own=False).value
+                is True
+            ):
                 return self._named(index)
         if self.options and not (isinstance(answer, str) and text_key(answer) in map(text_key, self.options)):
             return self._wrong(f"expected one of {', '.join(map(repr, self.options))}, got {brief(answer)}")
@@ -265,9 +258,9 @@ class Exercise:
     def _judge_function(self, answer):
         if not callable(answer):
             return self._wrong(f"expected a function of ({', '.join(self.parameters)}), got {brief(answer)}")
-        if self._untouched(answer):
+        if untouched(answer, self.given):
             return self.not_attempted()
-        arity = _arity_problem(answer, self.all_cases, self.parameters)
+        arity = arity_problem(answer, self.all_cases, self.parameters)
         if arity:
             return self._wrong(arity)
         expected = self.expected
@@ -289,18 +282,6 @@ class Exercise:
             return self._named(index)
         return self._first_difference(got, problems)
 
-    def _untouched(self, answer):
-        code = getattr(answer, "__code__", None)
-        if code is None:
-            return False
-        if self.given is not None and _body(code) == _body(self.given.__code__):
-            return True
-        return (
-            not code.co_flags & inspect.CO_GENERATOR
-            and {i.opname for i in dis.get_instructions(code)} <= _NOTHING
-            and all(c is None or c is ... or isinstance(c, str) for c in code.co_consts)
-        )
-
     def _run_all(self, function, deadline=None):
         """One Outcome per case; after the clock has run out, or at the first loop, the rest is not tried."""
         deadline = time.monotonic() + guard.LIMIT if deadline is None else deadline
@@ -318,8 +299,15 @@ class Exercise:
                 )
         return outcomes
 
+    @cached_property
+    def _mistakes_run(self):
+        return {}
+
     def mistake_outcomes(self, index):
-        return self._run_all(self.mistakes[index].wrong, deadline=float("inf"))
+        """What a known mistake gives on each case: computed once."""
+        if index not in self._mistakes_run:
+            self._mistakes_run[index] = self._run_all(self.mistakes[index].wrong, deadline=float("inf"))
+        return self._mistakes_run[index]
 
     def _known_mistake(self, got, expected):
         """The mistake that the outcomes equal: on every case if there is one, else on every case that tells it from the truth."""
@@ -351,7 +339,9 @@ class Exercise:
         if outcome.value is ...:
             return self._wrong(f"the function still returns `...`.{where}")
         if inspect.isgenerator(outcome.value) or inspect.iscoroutine(outcome.value):
-            outcome.value.close()
+            for each in got:  # an unawaited coroutine warns when it is thrown away
+                if hasattr(each.value, "close"):
+                    each.value.close()
             word = "yield" if inspect.isgenerator(outcome.value) else "async"
             return self._wrong(
                 f"the function has `{word}`, so calling it computes nothing: use `return`.{where}"
@@ -384,26 +374,6 @@ def _outcome_difference(got, want, tol):
     if got.kind != want.kind:
         return got.text or "no value came back"
     if got.kind == "value":
-        compared = guard.run(lambda: difference(got.value, want.value, tol), watch=False)
+        compared = guard.run(lambda: difference(got.value, want.value, tol), watch=False, own=False)
         return compared.value if compared.kind == "value" else f"{a_kind(got.value)} that cannot be compared"
     return None if got.error is want.error else got.text
-
-
-def _body(code):
-    """What a function does, without its names, docstring and line numbers."""
-    consts = [_body(c) if inspect.iscode(c) else repr(c) for c in code.co_consts if not isinstance(c, str)]
-    return code.co_code, code.co_names, tuple(consts)
-
-
-def _arity_problem(function, cases, names):
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return None
-    for case in cases:
-        try:
-            signature.bind(*case)
-        except TypeError:
-            wanted = ", ".join(names[: len(case)])
-            return f"the function takes ({', '.join(signature.parameters)}), and is called with ({wanted})."
-    return None

@@ -81,13 +81,13 @@ def _shell():
 
 @contextlib.contextmanager
 def _same_seeds():
-    """Random numbers start from one seed inside, so that a check prints the same each time, and go on outside as before."""
+    """The CPU's random numbers start from one seed inside, so that a check prints the same each time; outside they go on as before."""
     torch = sys.modules.get("torch")
     states = random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None
     random.seed(0)
     np.random.seed(0)
     if torch:
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # torch.manual_seed formats a traceback for each absent device
     try:
         yield
     finally:
@@ -97,52 +97,68 @@ def _same_seeds():
             torch.set_rng_state(states[2])
 
 
+def _call(function, args, kwargs):
+    """The border: the clock only ever raises above this frame, in code that is being checked."""
+    return function(*args, **kwargs)
+
+
+_delays = random.Random(0)
+
+
 def _raise_in_handlers(frame, event, arg):
     """A trace function that raises at the next line: the way out of a loop whose `except:` swallows the first exception.
 
     Python then drops the trace, so the next alarm is set for a few microseconds later, at random: in loops inside loops that all
-    catch everything, one of them soon falls between two `try`.
+    catch everything, one of them soon falls between two `try`. Frames that are entered later are left alone.
     """
+    if event == "call":
+        return None
     if event == "line":
         signal.setitimer(signal.ITIMER_REAL, _delays.uniform(2e-6, 60e-6), 0.05)
         raise _OutOfTime
     return _raise_in_handlers
 
 
-_delays = random.Random(0)
+class _Clock:
+    """Raises _OutOfTime inside `with` once the deadline (time.monotonic) is over; again every 50 ms, should somebody catch it."""
 
+    def __init__(self, deadline):
+        self.deadline, self.fired = deadline, 0
+        self.usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
 
-@contextlib.contextmanager
-def _clock(deadline):
-    """Raises _OutOfTime inside once the deadline (time.monotonic) is over; again every 50 ms, should somebody catch it."""
-    usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    if not usable:
-        yield
-        return
+    def __enter__(self):
+        if self.usable:
+            self.began, self.tracer = time.monotonic(), sys.gettrace()
+            self.handler = signal.signal(signal.SIGALRM, self.stop)
+            wait = max(self.deadline - self.began, 0.001)
+            self.timer = signal.setitimer(signal.ITIMER_REAL, wait, 0.05)
 
-    fired = 0
-    tracer = sys.gettrace()
-
-    def stop(number, frame):
-        nonlocal fired
-        fired += 1
-        if fired > 1:  # somebody catches everything: raise once more where it is caught
-            outer = frame
-            while outer is not None and outer.f_code.co_filename != __file__:
-                outer.f_trace = _raise_in_handlers
-                outer = outer.f_back
+    def stop(self, number, frame):
+        inside = []
+        while frame is not None and frame.f_code is not _call.__code__:
+            inside.append(frame)
+            frame = frame.f_back
+        if frame is None:
+            return  # the checked code has ended already
+        self.fired += 1
+        if self.fired > 1:  # somebody catches everything: raise once more where it is caught
+            for each in inside:
+                each.f_trace = _raise_in_handlers
             sys.settrace(_raise_in_handlers)
         raise _OutOfTime
 
-    previous = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.001), 0.05)
-    try:
-        yield
-    finally:
+    def __exit__(self, *error):
+        if not self.usable:
+            return
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-        if fired:
-            sys.settrace(tracer)
+        signal.signal(signal.SIGALRM, self.handler)
+        if self.fired:
+            sys.settrace(self.tracer)
+        before, interval = self.timer
+        if before:  # a clock around this one goes on
+            signal.setitimer(
+                signal.ITIMER_REAL, max(before - (time.monotonic() - self.began), 1e-3), interval
+            )
 
 
 def _where(error, code):
@@ -197,10 +213,13 @@ def _unchanged(now, before):
     return before is None or repr(now) == repr(before)
 
 
-def run(function, args=(), kwargs=None, names=(), deadline=None, watch=True):
-    """function(*copies of args) -> Outcome. `names` are the arguments' names, for the one that was changed."""
+def run(function, args=(), kwargs=None, names=(), deadline=None, watch=True, own=True):
+    """function(*copies of args) -> Outcome. `names` are the arguments' names, for the one that was changed.
+
+    watch False: arguments may change; own False: the function is not the reader's, so an error tells no line of it.
+    """
     outcome = Outcome("raised", text="stopped before it began")
-    code = getattr(function, "__code__", None)
+    code = getattr(function, "__code__", None) if own else None
     try:
         args = copy.deepcopy(tuple(args))
         kwargs = copy.deepcopy(dict(kwargs or {}))
@@ -208,8 +227,8 @@ def run(function, args=(), kwargs=None, names=(), deadline=None, watch=True):
         deadline = time.monotonic() + LIMIT if deadline is None else deadline
         with _same_seeds(), _quiet():
             try:
-                with _clock(deadline):
-                    value = function(*args, **kwargs)
+                with _Clock(deadline):
+                    value = _call(function, args, kwargs)
                 outcome = Outcome("value", value)
                 given = [*args, *kwargs.values()]
                 labels = [
