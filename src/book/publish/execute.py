@@ -64,12 +64,28 @@ def read_source_text(text):
     return nb
 
 
+def peak_memory(pid):
+    """The most memory that a process has held, in MB (10**6 bytes); None where the system does not tell (not Linux)."""
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
+    except OSError:
+        return None
+    return int(found[1]) * 1024 // 10**6 if found else None
+
+
 def execute(nb, folder=NOTEBOOKS, progress=None):
-    """Runs every cell in a fresh kernel in `folder`; the outputs land in `nb`. Raises what nbclient raises."""
+    """Runs every cell in a fresh kernel in `folder`; the outputs land in `nb`. Returns the kernel's peak memory in MB, or None.
+
+    Raises: what nbclient raises, for a failing cell CellExecutionError.
+    """
+    peak = []
 
     def started(cell, cell_index):
         if progress:
             progress(cell_index + 1, len(nb.cells))
+
+    def executed(cell, cell_index, execute_reply):
+        peak[:] = [peak_memory(client.km.provisioner.pid)]  # a high-water mark: the last one counts
 
     client = NotebookClient(
         nb,
@@ -81,6 +97,7 @@ def execute(nb, folder=NOTEBOOKS, progress=None):
         store_widget_state=False,
         coalesce_streams=True,  # how a stream is cut into messages depends on the load
         on_cell_start=started,
+        on_cell_executed=executed,
     )
     client.execute(env={**os.environ, **ENVIRONMENT})
     nb.metadata["language_info"] = nbformat.from_dict(LANGUAGE)
@@ -88,7 +105,7 @@ def execute(nb, folder=NOTEBOOKS, progress=None):
     for cell in nb.cells:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET_VIEW, None)
-    return nb
+    return peak[0] if peak else None
 
 
 def write(nb, path):
@@ -135,10 +152,10 @@ def publish(source, check=False):
             print(f"\r{source.stem}: cell {done}/{total} ", end="", file=sys.stderr, flush=True)
 
     try:
-        execute(nb, source.parent, progress)
+        peak = execute(nb, source.parent, progress)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
         return False, f"{source.name}: FAILED, {target.name} is left as it was\n{failing_cell(nb, error)}"
-    took = f"{len(nb.cells)} cells, {time.perf_counter() - start:.1f} s"
+    took = f"{len(nb.cells)} cells, {time.perf_counter() - start:.1f} s" + (f", {peak} MB" if peak else "")
     if check:
         same = (
             target.exists() and target.read_text(encoding="utf-8") == nbformat.writes(nb).rstrip("\n") + "\n"
