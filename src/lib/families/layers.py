@@ -98,6 +98,10 @@ def deepseek_v32(reader):
 
 def gpt_oss(reader):
     """A sink per query head, biases on router and experts (GptOssAttention, GptOssExperts)."""
+    if not {"rope_scaling", "rope_parameters"} & set(reader.f.raw):
+        raise ValueError(
+            "rope_scaling is missing: the class of gpt_oss stretches RoPE with YaRN unless the file says otherwise"
+        )
     h, moe = reader.f.size("n_heads"), reader.sparse()
     one = 2 * moe.d_ff + reader.d
     sinks = Counted("attention sinks", h)
@@ -141,6 +145,10 @@ def llama4(reader):
 def gemma4(reader):
     """Full layers have their own head width and KV heads, and with attention_k_eq_v take V from K's projection (Gemma4TextAttention)."""
     f, d = reader.f, reader.d
+    if not f.has("rope_parameters"):
+        raise ValueError(
+            "rope_parameters is missing: a gemma4_text turns its two kinds of layers differently, and says how there"
+        )
     for key in ("num_kv_shared_layers", "hidden_size_per_layer_input"):
         if f.size(key, lowest=0):
             raise ValueError(
@@ -191,7 +199,7 @@ def _gemma4_shapes(reader, kinds, n_kv, head_dim, same_kv):
     f = reader.f
     per_layer = f.table("per_layer_config")
     wide = f.size("global_head_dim", None if per_layer else 512)
-    heads = f.size("num_global_key_value_heads", None) if same_kv else None
+    heads = f.size("num_global_key_value_heads", None if per_layer else n_kv) if same_kv else None
     f.touch("num_global_key_value_heads")
     full = (heads or n_kv, wide or head_dim)
     shapes = [full if kind == "full_attention" else (n_kv, head_dim) for kind in kinds]

@@ -39,15 +39,17 @@ class Reader:
     def refuse_unless(self, key, neutral, name):
         """The block does not run `name`, unless the file, or else the class, sets `key` to its neutral value."""
         f = self.f
+        default = f.defaults.get(key, neutral)
         if isinstance(neutral, bool):
-            value = f.flag(key, f.defaults.get(key, neutral))
-            if value == neutral:
-                f.defaulted.pop(key, None)
-        elif f.is_null(key):
-            value = neutral
+            value = f.flag(key, default)
+        elif neutral is None and f.is_null(key):
+            value = None
         else:
-            value = f.number(key, f.defaults.get(key, neutral))
-        if value is not None and value != neutral:
+            value = f.number(key, default)
+        if value == neutral:
+            if key not in f.defaults:
+                f.defaulted.pop(key, None)  # a feature that the file does not mention and the class does not have
+        else:
             self.refuse(name)
 
     def switch(self, rule):
@@ -125,6 +127,7 @@ class Reader:
             raise ValueError(
                 f"{f.find('d')[0]} = {self.d} is not divisible by {f.find('n_heads')[0]} = {h}, and no head_dim is given"
             )
+        f.defaulted[f.keys("head_dim")[0]] = self.d // h
         return self.d // h
 
     # ---- which layer is what
@@ -182,11 +185,12 @@ class Reader:
             f.defaulted.pop("use_sliding_window", None)
             return f.size("sliding_window", None) if on else f.size("sliding_window", None, lowest=0) and None
         width = f.size("sliding_window", None)
-        if width is None and not f.is_null("sliding_window"):
-            default = f.defaults.get("sliding_window")
-            if default is not None:
-                f.defaulted["sliding_window"] = default
-            return default
+        if width is None and f.is_null("sliding_window") and isinstance(self.family.windows, int):
+            raise ValueError(
+                f"sliding_window is null, and a {f.model_type} has windows by its class: how wide are they?"
+            )
+        if width is None and not f.is_null("sliding_window") and "sliding_window" in f.defaults:
+            width = f.defaulted["sliding_window"] = f.defaults["sliding_window"]
         return width
 
     def turns(self, n_layers):
@@ -303,7 +307,8 @@ class Reader:
             first = f.size("first_k_dense_replace", None if listed else 0, lowest=0)
             every = f.size("moe_layer_freq", 1)
             f.defaulted.pop("moe_layer_freq", None)
-            if not f.has("experts") and not listed:
+            if f.is_null("experts") and not listed:
+                f.warn(f"{f.find('experts')[0]} is null: every layer is dense")
                 first = n_layers
             if first is not None:
                 sparse = [i >= first and i % every == 0 for i in range(n_layers)]

@@ -228,6 +228,10 @@ def _rotary_dim(reader, new, head_dim):
         pairs = " and ".join(f"{name} ({width} dimensions)" for name, width in given.items())
         raise ValueError(f"{pairs} disagree about how much of a head of {head_dim} turns")
     if not given:
+        if reader.family.rotary is None:
+            raise ValueError(
+                f"rotary_dim is missing: a {f.model_type} cannot be read without the share of a head that turns"
+            )
         if reader.family.rotary != 1.0:
             f.warn(
                 f"how much of a head turns is not in the file: {reader.family.rotary:g} of it, by the class of {f.model_type}"

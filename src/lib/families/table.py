@@ -51,7 +51,7 @@ class Family:
     windows      None no layer; "all" every layer; n: all but every n-th; "late" from max_window_layers on; "nope" the NoPE layers
     switched     the window counts only if use_sliding_window is true
     nope         None; "list" no_rope_layers (1 means RoPE); "full" every full-attention layer of a model with windows
-    rotary       share of the head that turns, where no field says it; layout: the pairs; positions: rope | learned
+    rotary       share of the head that turns, where no field says it (None: a field must); layout: the pairs; positions: rope | learned
     local_base   a second base for window layers; scaled_full_only: rope_scaling is for full layers
     scale        key of the softmax scale: "query_pre_attn_scalar" (to the power -1/2) or "attention_multiplier"
     moe          None or Experts; attention: "gqa" | "mla"; build: a function of layers or hybrids for a special layer list
@@ -74,7 +74,7 @@ class Family:
     windows: object = None
     switched: bool = False
     nope: str | None = None
-    rotary: float = 1.0
+    rotary: float | None = 1.0
     layout: str = "half"
     positions: str = "rope"
     local_base: float | None = None
@@ -124,6 +124,7 @@ _SOFTCAPS = {
 _DEEPSEEK_MOE = Experts(where="leading", shared_count="n_shared_experts")
 _QWEN_MOE_FIELDS = {"experts": ("num_experts", "num_local_experts")}
 
+_OLD = {"max_len": ("n_positions", "n_ctx"), "eps": ("layer_norm_epsilon",)}
 _MROPE = {"use_mrope": (False, "RoPE over several axes")}
 # fmt: off
 _LLAMA = Family(defaults=_defaults(1e4, 2048, n_kv_heads="n_heads"), **_BIASES)
@@ -155,7 +156,7 @@ _COHERE = Family(
     always=_PARALLEL,
 )
 _GPT2 = Family(
-    keys={"d_ff": ("n_inner",), "activation": ("activation_function",)},
+    keys={"d_ff": ("n_inner",), "activation": ("activation_function",), **_OLD},
     defaults={"max_len": 1024, "eps": 1e-5, "d_ff": "4d", "n_kv_heads": "always n_heads"}, tied=True,
     norm=_LAYER_NORM, bias=True, ffn_bias=True, gated=False, activation="gelu_new", positions="learned",
     refuse={
@@ -255,6 +256,7 @@ FAMILIES = {
         keys={
             "V": ("padded_vocab_size", "vocab_size"), "n_layers": ("num_layers", "num_hidden_layers"),
             "n_kv_heads": ("multi_query_group_num",), "d_ff": ("ffn_hidden_size",), "max_len": ("seq_length",),
+            "eps": ("layernorm_epsilon",),
         },
         defaults={"eps": 1e-5, "max_len": 2048, "rope_ratio": 1.0}, bias=("add_qkv_bias", False),
         out_bias=("add_bias_linear", True), ffn_bias=("add_bias_linear", True), fixed=True,
@@ -282,7 +284,7 @@ FAMILIES = {
     ),
     "gpt2": _GPT2,
     "gpt_bigcode": Family(
-        keys={"d_ff": ("n_inner",), "activation": ("activation_function",)},
+        keys={"d_ff": ("n_inner",), "activation": ("activation_function",), **_OLD},
         defaults={"max_len": 1024, "eps": 1e-5, "d_ff": "4d", "multi_query": True}, tied=True,
         norm=_LAYER_NORM, bias=True, ffn_bias=True, gated=False, activation="gelu_pytorch_tanh",
         positions="learned", build="gpt_bigcode",
@@ -296,7 +298,7 @@ FAMILIES = {
     "falcon": Family(
         keys={
             "n_kv_heads": ("num_kv_heads", "n_head_kv"), "d_ff": ("ffn_hidden_size",),
-            "activation": ("activation",),
+            "activation": ("activation",), "eps": ("layer_norm_epsilon",),
         },
         defaults=_defaults(1e4, 2048, 1e-5, d_ff="4d", multi_query=True, new_decoder_architecture=False),
         tied=True, norm=_LAYER_NORM, place="parallel", bias=("bias", False), ffn_bias=("bias", False),
@@ -333,11 +335,11 @@ FAMILIES = {
         ffn_bias=("use_bias", False), layout="adjacent",
     ),
     "minimax_m2": Family(
-        defaults=_defaults(5e6, 196608, head_dim=128), qk_norm=("use_qk_norm", True, "width"),
+        defaults=_defaults(5e6, 196608, head_dim=128), qk_norm=("use_qk_norm", True, "width"), rotary=None,
         moe=Experts("d_ff"), ignored=("qk_norm_type", "shared_intermediate_size"),
     ),
     "minimax_m1": Family(
-        defaults=_defaults(1e6, 131072, 1e-5), moe=Experts("d_ff"), build="minimax_m1",
+        defaults=_defaults(1e6, 131072, 1e-5), moe=Experts("d_ff"), rotary=None, build="minimax_m1",
         ignored=("sliding_window",),
     ),
     "nemotron": Family(
