@@ -1,7 +1,11 @@
-"""What a student finds in the work folder: copies of the chapters, never written over what is there."""
+"""What a student finds in the work folder: copies of the chapters, never written over what is there.
+
+python -m book.classroom.handout SOURCE FOLDER      (what a start hook on Kubernetes runs)
+"""
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -65,3 +69,21 @@ def hand_out(source, folder):
         finally:
             os.unlink(half)
     return copied, kept
+
+
+def main(argv=None):
+    arguments = sys.argv[1:] if argv is None else argv
+    if len(arguments) != 2:
+        print("usage: python -m book.classroom.handout SOURCE FOLDER", file=sys.stderr)
+        return 2
+    try:
+        copied, kept = hand_out(*arguments)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{len(copied)} files handed out, {len(kept)} kept as they are")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -196,6 +196,7 @@ def load_test(count, path, source, limit=900, save_every=3, think=0.0, memory_gi
         with memory.Peak(process.run) as peak, concurrent.futures.ThreadPoolExecutor(count) as pool:
             outcomes = list(pool.map(lambda student: attend(student, save_every, think), students))
         held = memory.by_student(process.run)
+        homes = [_folder_mib(folder / "students" / student.name) for student in students]
         file = {s: folder / "students" / s.name / "work" / path.name for s in students}
         lost = {s: s.lost(file[s]) if s.saved else 0 for s in students}
         well = [student for student, failure in zip(students, outcomes, strict=True) if failure is None]
@@ -238,6 +239,7 @@ def load_test(count, path, source, limit=900, save_every=3, think=0.0, memory_gi
         "cells_saved": sum(len(student.saved["cells"]) for student in students if student.saved),
         "cells_lost": sum(lost.values()),
     }
+    result["home_mib"] = spread(homes)
     result["crash"] = crash
     result["processes_killed_at_the_end"], result["processes_left"] = killed, left
     result["rows"] = [
@@ -250,6 +252,10 @@ def load_test(count, path, source, limit=900, save_every=3, think=0.0, memory_gi
         for student in students
     ]
     return result
+
+
+def _folder_mib(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
 
 
 def _memory(held, peak):

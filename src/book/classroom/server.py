@@ -9,7 +9,7 @@ import sys
 
 sys.modules["rfc3987_syntax"] = None  # an ImportError for whoever asks, which jsonschema expects
 
-from jupyterhub.singleuser import main  # noqa: E402 (after the line above)
+from jupyterhub.singleuser import main
 
 if __name__ == "__main__":
     main()
