@@ -45,7 +45,7 @@ Rules that tests hold every explorer to (tests/test_explore.py):
   What must rescale (limits, tick labels) goes into the moving things as an Axes, or `ax.xaxis`: whole, and slower.
 
 Knobs: Linear(name, low, high, default, step), Log(name, low, high, default), Stops(name, values, default), Choice(name, options).
-All take label= and the sliders unit=; text=function writes a stop. `explorer.table(**knobs)`, `.text(**knobs)`, `.frame(**knobs)` (PNG
+All take label= and the sliders unit=; text=function writes a stop; Log(also=[4096]) puts real numbers among its rounded stops. `explorer.table(**knobs)`, `.text(**knobs)`, `.frame(**knobs)` (PNG
 bytes) work without a kernel; `player.html(explorer)` is the same pictures in a self-contained page (`book.explore.player`).
 """
 

@@ -41,7 +41,7 @@ def rms(x):
 def rms_norm_in(x, eps, dtype):
     """RMSNorm without gain, every step rounded to `dtype`; also the mean square it divided by."""
     to = ROUND[dtype]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # an overflow is the lesson here
         mean_square = to(to(to(x) ** 2).mean(-1, keepdims=True))
         return to(to(x) / to(np.sqrt(to(mean_square + np.float32(eps))))), mean_square
 
@@ -116,8 +116,8 @@ scale_explorer = Explorer(
     knobs=[
         Log("scale", 1e-4, 1e4, 1.0, per_decade=5, label="input RMS"),
         Choice("dtype", DTYPES, label="arithmetic"),
-        Stops("eps", [1e-8, 1e-6, 1e-5, 1e-3], 1e-6, label="eps", text=lambda v: f"{v:.0e}"),
-        Linear("shift", 0.0, 3.0, 0.0, 0.25, label="mean / RMS"),
+        Stops("eps", [1e-6, 1e-5, 1e-4, 1e-3], 1e-6, label="eps", text=lambda v: f"{v:.0e}"),
+        Linear("shift", 0.0, 2.0, 0.0, 0.25, label="mean / RMS"),
     ],
     player=("scale", "dtype"),
     facts=[

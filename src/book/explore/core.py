@@ -115,6 +115,9 @@ class Explorer:
         with mpl.rc_context(HOUSE):  # a reader's own rcParams must not change the picture
             if self._stage is None:
                 self._stage = _Stage(self.setup, self.size)
+                # Laid out for the defaults, whatever is asked for first: a frame never depends on the frames before it.
+                self.draw(self._stage.moving, self.table())
+                self._stage.freeze()
             self.draw(self._stage.moving, table)
             return self._stage.png()
 
@@ -262,17 +265,17 @@ class _Stage:
             )
         axes_order = {id(ax): (ax.get_zorder(), i) for i, ax in enumerate(self.figure.axes)}
         self.artists = sorted(found, key=lambda a: (axes_order.get(id(a.axes), (0, 0)), a.get_zorder()))
-        self.background = None
+
+    def freeze(self):
+        """Lay out once, with the moving parts in it (they need their room), then keep a picture of the rest."""
+        self.canvas.draw()
+        self.figure.set_layout_engine("none")
+        for artist in self.artists:
+            artist.set_animated(True)
+        self.canvas.draw()
+        self.background = self.canvas.copy_from_bbox(self.figure.bbox)
 
     def png(self):
-        if self.background is None:
-            # The first layout is made with the moving parts in it (a moving title needs its room), then frozen.
-            self.canvas.draw()
-            self.figure.set_layout_engine("none")
-            for artist in self.artists:
-                artist.set_animated(True)
-            self.canvas.draw()
-            self.background = self.canvas.copy_from_bbox(self.figure.bbox)
         self.canvas.restore_region(self.background)
         for artist in self.artists:
             self.figure.draw_artist(artist)

@@ -90,8 +90,11 @@ def Linear(name, low, high, default, step=1, *, unit="", label="", text=None):
     return _slider(name, stops, default, label, unit, text)
 
 
-def Log(name, low, high, default, *, per_decade=10, unit="", label="", text=None, whole=False):
-    """Stops at equal ratios from low to high, rounded to three digits; the stop nearest to the default becomes it."""
+def Log(name, low, high, default, *, per_decade=10, also=(), unit="", label="", text=None, whole=False):
+    """Stops at equal ratios from low to high, rounded to three digits.
+
+    The default and each number in `also` (a real model's width, say) take the place of the stop next to them.
+    """
     if not 0 < low < high:
         raise ValueError(f"Log knob {name!r}: range {low} to {high}: expected 0 < low < high")
     count = max(2, round(math.log10(high / low) * per_decade))
@@ -99,9 +102,14 @@ def Log(name, low, high, default, *, per_decade=10, unit="", label="", text=None
     tidy = [_three_digits(x) for x in raw]
     tidy = [round(x) for x in tidy] if whole else tidy
     tidy[0], tidy[-1] = low, high
-    if default not in tidy:
-        near = min(range(len(tidy)), key=lambda i: abs(math.log(tidy[i] / default)))
-        tidy[near] = default
+    kept = {low, high}
+    for wanted in (default, *also):
+        if not low <= wanted <= high:
+            raise ValueError(f"Log knob {name!r}: {wanted} is outside its range {low} to {high}")
+        if wanted not in tidy:
+            free = [i for i, stop in enumerate(tidy) if stop not in kept]
+            tidy[min(free, key=lambda i: abs(math.log(tidy[i] / wanted)))] = wanted
+        kept.add(wanted)
     return _slider(name, sorted(set(tidy)), default, label, unit, text)
 
 

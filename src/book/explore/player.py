@@ -51,17 +51,18 @@ def frames(explorer, at=None):
     return out
 
 
-def html(explorer, at=None, key=None):
+def html(explorer, at=None, key=None, drawn=None):
     """The player as HTML to paste into a page.
 
     at   the settings to start from; knobs that do not move here stay there (the defaults where not named)
     key  makes the ids unique where one page shows an explorer twice
+    drawn  frames(explorer, at), if the caller has them already
     """
     uid = f"player-{key or explorer.name}"
     knobs = {k.name: k for k in explorer.knobs}
     begin = explorer.settings(**(at or {}))
     offered = stops(explorer, at)
-    drawn = frames(explorer, at)
+    drawn = drawn or frames(explorer, at)
     pictures = list(dict.fromkeys(picture for _, picture, _ in drawn))  # equal frames are stored once
     where = {picture: i for i, picture in enumerate(pictures)}
     start = [picked.index(knobs[name].nearest(begin[name])) for name, picked in offered.items()]
