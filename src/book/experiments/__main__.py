@@ -1,0 +1,3 @@
+from book.experiments.runs import main
+
+raise SystemExit(main())
