@@ -43,6 +43,7 @@ def show(x, digits=6):
     if isinstance(x, bool | np.bool_) or x is None:
         return str(x)
     if isinstance(x, str):
+        x = "".join(c if c.isprintable() else " " for c in x[:81])  # one line, whatever is in it
         return x if len(x) <= 80 else x[:77] + "..."
     if isinstance(x, numbers.Integral):
         return f"{int(x):,}" if abs(int(x)) < 10**30 else f"an integer of {len(str(abs(int(x))))} digits"

@@ -55,10 +55,11 @@ def verdict(exercise, answer):
 
 def check(exercise, answer=None):
     """Print what is right or wrong with an answer: a line or a few. Never raises."""
-    name = (
-        exercise.id if isinstance(exercise, Exercise) else exercise if isinstance(exercise, str) else "check"
-    )
+    name = "check"
     try:
+        name = (
+            exercise.id if isinstance(exercise, Exercise) else exercise if isinstance(exercise, str) else name
+        )
         result = verdict(exercise, answer)
         own = getattr(answer, "__name__", "")
         solution = isinstance(own, str) and own.endswith("_solution")

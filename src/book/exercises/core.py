@@ -96,7 +96,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from book.exercises import guard
-from book.exercises.compare import brief, difference, same, text_key
+from book.exercises.compare import brief, difference, is_number, same, text_key
 from book.exercises.shape import arity_problem, untouched
 from book.predict import a_kind
 
@@ -230,7 +230,7 @@ class Exercise:
         if self.options and not (isinstance(answer, str) and text_key(answer) in map(text_key, self.options)):
             return self._wrong(f"expected one of {', '.join(map(repr, self.options))}, got {brief(answer)}")
         expected, kind = self.expected, type(self.expected)
-        if isinstance(expected, int | float) and not isinstance(answer, int | float):
+        if is_number(expected) and not is_number(answer):
             return self._wrong(f"expected a number, got {brief(answer)}")
         if not isinstance(answer, kind | int | float | list | tuple | set):
             return self._wrong(f"expected {a_kind(expected)}, got {brief(answer)}")
