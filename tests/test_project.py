@@ -56,7 +56,9 @@ def test_environment_yml_equals_pyproject():
     assert sorted(packages) == sorted(base + extras["test"])
     assert "--constraint requirements.lock" in pip and "--editable ." in pip
     python = next(item for item in environment["dependencies"] if str(item).startswith("python"))
-    assert python == "python=3.11"  # one version: repo2docker takes a range for "unspecified" and installs 3.10
+    assert (
+        python == "python=3.11"
+    )  # one version: repo2docker takes a range for "unspecified" and installs 3.10
     assert 'requires-python = ">=3.11,<3.14"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert (setup.OLDEST, setup.NEWEST) == ((3, 11), (3, 13))
 
@@ -206,6 +208,18 @@ def test_no_machine_paths_are_committed():
             if match:
                 found[str(path.relative_to(ROOT))] = match.group(0)
     assert not found
+
+
+def test_ruff():
+    for call in (["check"], ["format", "--check"]):
+        out = subprocess.run(
+            [sys.executable, "-m", "ruff", *call, "--quiet", "src", "tests", "notebooks"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert out.returncode == 0, out.stdout[-3000:] + out.stderr
 
 
 def test_files_stay_small():
