@@ -33,7 +33,7 @@ def read_config(source):
         )
     family = FAMILIES.get(model_type)
     if family is None:
-        near = get_close_matches(model_type, FAMILIES, n=3, cutoff=0.5)
+        near = get_close_matches(model_type, FAMILIES, n=3, cutoff=0.7)
         names = ", ".join(near or sorted(FAMILIES))
         hint = f"the nearest known names are {names}" if near else f"known are {names}"
         raise ValueError(

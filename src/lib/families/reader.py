@@ -4,7 +4,7 @@ from ..config import GQA, MLA, Counted, Dense, Layer, MoE
 from ..frequencies import yarn_mscale
 from .config_file import Fields, show
 from .ropes import read_ropes
-from .table import HARMLESS, HARMLESS_ENDINGS, HARMLESS_STARTS
+from .table import HARMLESS, HARMLESS_ENDINGS, HARMLESS_OFF, HARMLESS_STARTS
 
 ACTIVATIONS = {
     "silu": "silu",
@@ -48,7 +48,9 @@ class Reader:
             value = f.number(key, default)
         if value == neutral:
             if key not in f.defaults:
-                f.defaulted.pop(key, None)  # a feature that the file does not mention and the class does not have
+                f.defaulted.pop(
+                    key, None
+                )  # a feature that the file does not mention and the class does not have
         else:
             self.refuse(name)
 
@@ -77,6 +79,7 @@ class Reader:
             for key, value in ((str(key), value) for key, value in f.raw.items())
             if value is not None
             and key not in f.used | HARMLESS
+            and not (value is False and key in HARMLESS_OFF)
             and not key.endswith(HARMLESS_ENDINGS)
             and not key.startswith(HARMLESS_STARTS)
         )
@@ -105,9 +108,9 @@ class Reader:
 
     def kv_heads(self, h):
         f = self.f
+        if f.defaults.get("n_kv_heads") == "always n_heads":
+            return h  # the class has no such field: one in the file is not used, and is reported
         key, n_kv = f.find("n_kv_heads")
-        if n_kv is None and f.defaults.get("n_kv_heads") == "always n_heads":
-            return h  # the class has no such field
         if n_kv is None and (f.is_null("n_kv_heads") or f.defaults.get("n_kv_heads") == "n_heads"):
             f.defaulted[key] = h
             return h

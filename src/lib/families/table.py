@@ -28,6 +28,10 @@ HARMLESS = frozenset(
 )
 HARMLESS_ENDINGS = ("_token_id", "_token_index", "dropout", "_pdrop", "_loss_coef", "_token_ids")
 HARMLESS_STARTS = ("summary_",)
+# features that a class does not have: false says so, true is reported
+HARMLESS_OFF = frozenset(
+    _words("attention_bias mlp_bias use_bias qkv_bias use_mrope use_qk_norm tie_lm_head")
+)
 
 # a nested text model without a model_type of its own: outer model_type -> inner
 NESTED = {
