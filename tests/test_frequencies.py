@@ -174,4 +174,4 @@ def test_equal_to_transformers(name, partial, length):
 
 def test_no_torch_is_needed():
     code = "import sys; from lib import inv_freq; inv_freq(8); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
