@@ -15,10 +15,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from notebook_text import printed, shows
 
 import lib
 from book.paths import chapters
+from notebook_text import printed, shows
 
 TABLE = Path(__file__).with_name("numbers.csv")
 COLUMNS = ["id", "value", "tolerance", "expression", "chapter", "text"]

@@ -14,10 +14,10 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from notebook_text import comparable
 
 from book.paths import ROOT, chapters
 from book.publish.execute import CELL_TIMEOUT, ENVIRONMENT
+from notebook_text import comparable
 
 LIST = Path(__file__).with_name("planted_faults.jsonl")
 FAULTS = [json.loads(line) for line in LIST.read_text(encoding="utf-8").splitlines() if line.strip()]

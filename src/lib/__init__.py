@@ -26,7 +26,7 @@ _HOME = {
     "decoding": "generate chat_prompt",
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
-__all__ = sorted(_WHERE)
+__all__ = sorted(_WHERE)  # noqa: PLE0605 - one list of names, above
 
 
 def __getattr__(name):
