@@ -5,8 +5,8 @@ import sys
 
 import pytest
 import torch
-import toys
 
+import toys
 from lib import LlamaStyleLM, chat_prompt, generate
 from lib.decoding import PREFILL_LOGITS, TextStream, left_pad, main, sample
 
