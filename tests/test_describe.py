@@ -7,13 +7,13 @@ import sys
 import gguf
 import numpy as np
 import pytest
-from published import CONFIGS, FACTS
 
 from lib import arithmetic as a
 from lib.__main__ import main
 from lib.describe import page
 from lib.families import read_config
 from lib.implied import as_json, why_naive_fails
+from published import CONFIGS, FACTS
 
 ASKED = [
     "model_type",
