@@ -5,12 +5,12 @@ import json
 import math
 
 import pytest
-from published import CONFIGS, FACTS, FILES, edited, raw, same
 
 from lib import arithmetic as a
 from lib.config import MLA, MoE, Scaling
 from lib.families import read_config
 from lib.implied import why_naive_fails
+from published import CONFIGS, FACTS, FILES, edited, raw, same
 
 AT = 131072
 
