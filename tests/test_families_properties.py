@@ -7,12 +7,12 @@ import math
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from published import CONFIGS, FILES, raw, same
 
 from lib import arithmetic as a
 from lib.config import ModelConfig
 from lib.families import read_config
 from lib.families.table import FAMILIES, HARMLESS
+from published import CONFIGS, FILES, raw, same
 
 # ---- what a file does not say is reported, and nothing else changes a number in silence
 
