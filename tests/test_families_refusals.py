@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from published import CONFIGS, edited
 
 from lib.families import read_config
 from lib.families.config_file import LARGEST_FILE
+from published import CONFIGS, edited
 
 # ---- refusals
 
