@@ -5,9 +5,9 @@ import struct
 
 import pytest
 import torch
-import toys
 from safetensors.torch import load_file, save_file
 
+import toys
 from lib import LlamaStyleLM, load_model, load_tokenizer, open_gguf, permute_heads
 from lib.config import MLA, Layer, ModelConfig
 from lib.weights import GGUFSource, hf_name, split_rows
