@@ -31,6 +31,7 @@ from book.classroom.student import Student, StudentError, lost_cells
 
 RESULT = paths.ROOT / "tests/bench/results/class.json"
 GIB = 2**30
+FIRST = "kernel_cpu_to_first_result"
 ROOM_GIB = 0.5  # free memory asked for per student before anything starts
 
 
@@ -233,6 +234,7 @@ def load_test(count, path, source, limit=900, save_every=3, think=0.0, memory_gi
             f"{kind}_seconds": spread([row[f"{kind}_cpu"] for row in held["students"].values()])
             for kind in ("server", "kernel")
         },
+        "kernel_seconds_to_first_result": spread([s.seconds[FIRST] for s in students if FIRST in s.seconds]),
     }
     result["saves"] = {
         "acknowledged": sum(student.saves for student in students),
