@@ -6,7 +6,7 @@ from torch import nn
 
 from lib.config import GQA, Norm, Rope
 from lib.norms import make_norm, wide
-from lib.rope import apply_rope
+from lib.rope import apply_rope, check_table
 
 
 def causal_mask(q_columns, k_columns, window=None, pad=None):
@@ -133,11 +133,7 @@ class GQAttention(nn.Module):
                 raise ValueError(
                     "this layer rotates q and k and no cos, sin came: give the table rows of this call's positions"
                 )
-            width = c.rope.rotary_dim or c.head_dim
-            if 2 * cos.shape[-1] != width:  # a narrow table would pass for partial rotary
-                raise ValueError(
-                    f"the table turns {2 * cos.shape[-1]} dimensions, this layer's rotary width is {width}"
-                )
+            check_table(cos, c.rope.rotary_dim or c.head_dim)
             q, k = apply_rope(q, cos, sin, c.rope.layout), apply_rope(k, cos, sin, c.rope.layout)
         return q, k, v
 

@@ -11,7 +11,7 @@ from lib.attention import attend
 from lib.cache import KVCache, LatentCache
 from lib.config import MLA, Norm, Rope
 from lib.norms import make_norm
-from lib.rope import apply_rope
+from lib.rope import apply_rope, check_table
 
 
 class MLAttention(nn.Module):
@@ -52,6 +52,7 @@ class MLAttention(nn.Module):
     def queries(self, x, cos, sin):
         """x [B, T, d] -> q_nope [B, h, T, n], q_rope [B, h, T, r] (rotated)."""
         c = self.fields
+        check_table(cos, c.qk_rope_head_dim)
         q = self.wq(x) if c.q_lora_rank is None else self.wq_b(self.q_norm(self.wq_a(x)))
         q = q.unflatten(-1, (c.n_heads, -1)).transpose(1, 2)  # [B, h, T, n + r]
         q_nope, q_rope = q.split([c.qk_nope_head_dim, c.qk_rope_head_dim], dim=-1)

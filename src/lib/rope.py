@@ -28,6 +28,12 @@ def rope_table(rope: Rope, head_dim, max_len, length=None, device=None):
     return rope_cache(max_len, rope.rotary_dim or head_dim, rope.base, rope.scaling, 0, length, device)
 
 
+def check_table(cos, width):
+    """A layer knows its rotary width; for `apply_rope` alone, a table that is too narrow is partial rotary."""
+    if 2 * cos.shape[-1] != width:
+        raise ValueError(f"the table turns {2 * cos.shape[-1]} dimensions, this layer's rotary width is {width}")
+
+
 def apply_rope(x, cos, sin, layout="half"):
     """Turn each pair of x by its angle: (a, b) -> (a cos - b sin, a sin + b cos).
 
