@@ -217,7 +217,7 @@ class Explorer:
         table = self.table(**self.values)
         self._image.value = self._frame(table)
         self._text.value = (
-            f'<div role="status" style="line-height:1.4;font-size:1.1em">{escape(self.say(table))}</div>'
+            f'<div role="status" style="line-height:1.4;font-size:1.1em;min-height:2.8em">{escape(self.say(table))}</div>'
         )
 
     def __repr__(self):
