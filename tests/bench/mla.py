@@ -31,9 +31,14 @@ from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3Atten
 import lib.mla
 from lib import KVCache, LatentCache, MLAttention, layout_permutation, rope_cache
 
-V3 = dict(
-    n_heads=128, q_lora_rank=1536, kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128
-)
+V3 = {
+    "n_heads": 128,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
 D = 7168
 HERE = Path(__file__).parent
 VARIANTS = ("expanded", "re-expanded", "absorbed", "transformers")
@@ -122,6 +127,33 @@ def costs(variant, S):
     return 4 * (weights + S * (c + r) + 2 * made), flops + 2 * (S - 1) * c * h * (n + v) + scores
 
 
+def crossover(layer, S=2048, queries=(1, 32, 96, 160, 224, 320, 512), repeats=3):
+    """Both forms on the same latent cache, T queries a call over S tokens in all: where does expanding begin to pay?"""
+    torch.manual_seed(S)
+    x = torch.randn(1, S, D)
+    cos, sin = rope_cache(S, V3["qk_rope_head_dim"])
+    cache = LatentCache(1, S, V3["kv_lora_rank"], V3["qk_rope_head_dim"])
+    cache.append(layer.latents(x, cos, sin))
+    h, n, c, v = (V3[k] for k in ("n_heads", "qk_nope_head_dim", "kv_lora_rank", "v_head_dim"))
+    rows = []
+    for T in tqdm(queries, desc="crossover"):
+        times = {"expanded": [], "absorbed": []}
+        for repeat in range(repeats + 1):
+            for name, seconds in times.items():
+                cache.length = S - T
+                start = time.perf_counter()
+                getattr(layer, name)(x[:, -T:], cos[-T:], sin[-T:], cache)
+                if repeat:
+                    seconds.append(time.perf_counter() - start)
+        ms = {f"{name}_ms": round(1e3 * statistics.median(t), 1) for name, t in times.items()}
+        extra = {
+            "expanded_extra_flops": 2 * h * c * (n + v) * S,
+            "absorbed_extra_flops": 2 * h * T * (c * (n + v) + S * (2 * c - n - v)),
+        }
+        rows.append(dict(context=S, queries=T, **ms, **extra))
+    return rows
+
+
 def rates(seconds=1.5):
     """Measured here and now: bytes/s of a matrix-vector product too large for the caches, FLOP/s of a square product."""
     W, x = torch.randn(8192, 16384), torch.randn(1, 16384)
@@ -178,32 +210,33 @@ def main():
             progress.update()
         del ways
     progress.close()
+    turns = crossover(layer)
     b2, f2 = rates()
     bandwidth, flop_rate = max(bandwidth, b2), max(flop_rate, f2)
     rows = []
     for (S, name), seconds in times.items():
         need, flops = costs(name, S + 1)
         bound = max(need / bandwidth, flops / flop_rate)
-        rows.append(dict(context=S, variant=name, ms=round(1e3 * statistics.median(seconds), 2), cache_bytes=held[S, name],
-                         bound_ms=round(1e3 * bound, 2), bytes_read=need, flops=flops,
-                         bound_by="bandwidth" if need / bandwidth > flops / flop_rate else "FLOPs"))  # fmt: skip
-    provenance = dict(
-        date=date.today().isoformat(), torch=torch.__version__, transformers=transformers_version, device="cpu",
-        cpu=cpu_name(), cores=os.cpu_count(), threads=torch.get_num_threads(), dtype="float32", batch=1,
-        layer=dict(d=D, **V3), parameters=sum(p.numel() for p in layer.parameters()), repeats=args.repeats,
-        bandwidth_GB_per_s=round(bandwidth / 1e9, 2), gflop_per_s=round(flop_rate / 1e9, 1),
-        lib_mla_sha256=hashlib.sha256(Path(lib.mla.__file__).read_bytes()).hexdigest(),
-        command="python tests/bench/mla.py",
-    )  # fmt: skip
+        rows.append({"context": S, "variant": name, "ms": round(1e3 * statistics.median(seconds), 2), "cache_bytes": held[S, name],
+                         "bound_ms": round(1e3 * bound, 2), "bytes_read": need, "flops": flops,
+                         "bound_by": "bandwidth" if need / bandwidth > flops / flop_rate else "FLOPs"})  # fmt: skip
+    provenance = {
+        "date": date.today().isoformat(), "torch": torch.__version__, "transformers": transformers_version, "device": "cpu",
+        "cpu": cpu_name(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "dtype": "float32", "batch": 1,
+        "layer": dict(d=D, **V3), "parameters": sum(p.numel() for p in layer.parameters()), "repeats": args.repeats,
+        "bandwidth_GB_per_s": round(bandwidth / 1e9, 2), "gflop_per_s": round(flop_rate / 1e9, 1),
+        "lib_mla_sha256": hashlib.sha256(Path(lib.mla.__file__).read_bytes()).hexdigest(),
+        "command": "python tests/bench/mla.py",
+    }  # fmt: skip
     args.out.parent.mkdir(parents=True, exist_ok=True)
     fresh = args.out.with_suffix(".tmp")
     fresh.write_text(
         json.dumps(
-            dict(
-                provenance=provenance,
-                max_difference_below=10 ** (len(str(int(1 / worst))) * -1 + 1),
-                rows=rows,
-            ),
+            {
+                "provenance": provenance,
+                "max_difference_below": 10 ** (len(str(int(1 / worst))) * -1 + 1),
+                "rows": rows,
+            },
             indent=1,
         )
         + "\n"
@@ -215,6 +248,10 @@ def main():
     for row in rows:
         print(f"{row['context']:>7} {row['variant']:>13} {row['ms']:>9.2f} {row['bound_ms']:>9.2f} {row['ms'] / row['bound_ms']:>8.2f}"
               f" {row['cache_bytes']:>12,} {row['bound_by']:>9}")  # fmt: skip
+    for row in turns:
+        print(
+            f"{row['queries']:>4} queries over {row['context']} tokens: expanded {row['expanded_ms']:>8.1f} ms, absorbed {row['absorbed_ms']:>8.1f} ms"
+        )
     print(f"largest difference between the variants' outputs: {worst:.1e}; written to {args.out}")
 
 

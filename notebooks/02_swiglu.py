@@ -1,0 +1,413 @@
+# %% [markdown]
+# # 02 · SwiGLU and its width
+#
+# The feed-forward layer got a third matrix, and its width became a strange number like 11,008. This chapter shows where both come from.
+#
+# After it you will be able to
+# - **write** SwiGLU, and say what the gate does;
+# - **compute** the width that makes it as large as the layer of 2019, and the width that Llama really uses;
+# - **read** `intermediate_size` and `hidden_act` in a config, and say what they do not tell;
+# - **spot** four published wrong widths.
+#
+# You need the GPT block of 2019. About 35 minutes. The arithmetic needs no torch; the layers at the end do.
+
+# %%
+import matplotlib.pyplot as plt
+
+from book.exercises import check, progress
+from book.explore.ch02_swiglu import draw_matrices, width_explorer
+from book.figures import COLORS, style
+from book.predict import check_close, check_equal, check_shape, predict
+from lib import swiglu_width
+
+style()
+
+# %% [markdown]
+# ## 1 · Two matrices, then three
+#
+# The feed-forward layer of 2019 widens $d$ to $4d$, applies a GELU, and comes back: two matrices of $d \times 4d$, so $8d^2$ parameters (biases
+# aside). At $d = 768$:
+
+# %%
+d = 768
+gelu_mlp = 2 * d * (4 * d)
+print(f"GELU MLP: 2 x {d} x {4 * d} = {gelu_mlp:,} parameters")
+
+# %% [markdown]
+# SwiGLU (Shazeer 2020, arXiv 2002.05202) has a third matrix. Two of them look at $x$ side by side:
+#
+# $$\mathrm{SwiGLU}(x) = W_{down}\left(\mathrm{silu}(W_{gate}\, x) \odot W_{up}\, x\right), \qquad \mathrm{silu}(z) = z \cdot \sigma(z).$$
+#
+# One makes the $d_{ff}$ features ($W_{up}$), the other decides how much of each passes ($W_{gate}$), and $W_{down}$ brings the product back.
+#
+# Somebody takes a GPT config and swaps the layer, keeping $d_{ff} = 4d$. **Write down** how many parameters that layer has at $d = 768$.
+
+# %%
+my_guess = None
+copied = 3 * d * (4 * d)
+predict(my_guess, copied, "parameters")
+print(f"{copied / gelu_mlp - 1:+.0%} against the GELU MLP")
+check_equal("4d copied into SwiGLU", copied, 7_077_888)
+check_equal("the layer it replaced", gelu_mlp, 4_718_592)
+
+# %% [markdown]
+# Half as many again, without an error anywhere. To compare the two layers fairly they must have the same number of parameters:
+#
+# $$3\, d\, d_{ff} = 8\, d^2 \quad\Longrightarrow\quad d_{ff} = \tfrac{8}{3}\, d .$$
+
+# %%
+equal = 3 * d * (8 * d // 3)
+print(f"SwiGLU at 8/3 d = {8 * d // 3}: {equal:,} parameters")
+check_equal("equal", equal, gelu_mlp)
+fig, axes = plt.subplots(1, 2, figsize=(11, 5))
+areas = draw_matrices(axes)
+plt.show()
+print(areas)
+
+# %% [markdown]
+# *In words: left, two grey rectangles, one $d$ wide and $4d$ tall. Right, three shorter ones of height $8/3\,d$, the gate in blue. Both sides cover
+# $8d^2$.*
+#
+# FLOPs follow parameters: every weight meets every token once, a multiplication and an addition. So $8/3\,d$ makes FLOPs equal too.
+#
+# ## 2 · From 10,922.67 to 11,008
+#
+# Llama 7B has $d = 4096$. **Predict** its $d_{ff}$.
+
+# %%
+my_guess = None
+print(f"8/3 x 4096 = {8 / 3 * 4096:,.2f}")
+predict(my_guess, swiglu_width(4096, multiple_of=256), "= 43 x 256")
+check_equal("Llama 7B", swiglu_width(4096), 11_008)
+gelu, swi = 8 * 4096**2, 3 * 4096 * 11_008
+print(f"GELU MLP {gelu / 1e6:.1f}M, SwiGLU {swi / 1e6:.1f}M: {swi / gelu - 1:.1%} more per layer")
+check_close("millions", [gelu / 1e6, swi / 1e6], [134.2, 135.3], 0.05)
+
+# %% [markdown]
+# Matrix units like round sizes, so Llama's code rounds **up** to a multiple of 256 (`multiple_of`). Up, not to the nearest. The layer comes out a
+# little larger than the GELU MLP:
+#
+# The whole rule has three steps: truncate $8/3\,d$; apply an optional multiplier and truncate again; round up. In code:
+#
+# Does the order of the steps matter? Published sizes do not tell; a small model does. There, truncating only once gives another multiple.
+
+# %%
+def width(d, multiplier=1.0, multiple_of=256):
+    d_ff = int(2 * 4 * d / 3)
+    d_ff = int(multiplier * d_ff)
+    return multiple_of * ((d_ff + multiple_of - 1) // multiple_of)
+
+
+for case in ((512, 1.0, 64), (4096, 1.0, 256), (5120, 1.0, 256), (8192, 1.3, 4096), (448, 1.3, 8)):
+    check_equal(f"d, multiplier, multiple_of = {case}", width(*case), swiglu_width(*case))
+
+once = 8 * -(-int(1.3 * 8 * 448 / 3) // 8)
+print(f"d = 448, multiplier 1.3, multiple of 8: the rule gives {width(448, 1.3, 8):,}, truncating once {once:,}")
+check_equal("the rule", width(448, 1.3, 8), 1_552)
+check_equal("truncating once", once, 1_560)
+
+# %% [markdown]
+# ## 3 · Which models follow it
+#
+# Below, `hidden_size` and `intermediate_size` stand in the models' config.json files. The multiplier and the multiple do not; the ones shown are a
+# pair that gives the published width. The last column is the size of the layer against a GELU MLP at $4d$. **Predict** first: is Llama 3 8B above
+# or below 1?
+
+# %%
+published = [  # name, hidden_size, multiplier, multiple_of, intermediate_size
+    ("Llama 1 and 2, 7B", 4096, 1.0, 256, 11008),
+    ("Llama-2-70B, Llama-3-70B", 8192, 1.3, 4096, 28672),
+    ("Llama-3-8B", 4096, 1.3, 1024, 14336),
+    ("Llama-3.1-405B", 16384, 1.2, 4096, 53248),
+    ("Llama-3.2-1B", 2048, 1.5, 256, 8192),
+    ("Llama-3.2-3B", 3072, 1.0, 256, 8192),
+    ("SmolLM2-135M", 576, 1.0, 256, 1536),
+]
+for name, d_model, multiplier, multiple, d_ff in published:
+    ratio = 3 * d_model * d_ff / (8 * d_model**2)
+    print(f"{name:<25} {d_model:>6} -> {d_ff:>6}   {d_ff / d_model:.4f} d   {ratio:.4f} of 8 d^2")
+for name, d_model, multiplier, multiple, d_ff in published:
+    assert swiglu_width(d_model, multiplier, multiple) == d_ff, name
+ratios = {name: round(3 * d_ff / (8 * d_model), 4) for name, d_model, _, _, d_ff in published}
+check_equal("7B, 8B, 405B", [list(ratios.values())[i] for i in (0, 2, 3)], [1.0078, 1.3125, 1.2188])
+check_equal("1B, 3B", [list(ratios.values())[i] for i in (4, 5)], [1.5, 1.0])
+for d_model, d_ff in ((5120, 13824), (6656, 17920), (8192, 22016)):
+    check_equal(f"d = {d_model}", swiglu_width(d_model), d_ff)
+
+# %% [markdown]
+# So "$d_{ff} = 8/3\,d$" is the **starting point** of the rule. Llama 3's 8B, 70B, 405B and 1B are wider, the 8B by 3.5 $d$ against 2.67 $d$; the 3B and
+# SmolLM2 sit on it exactly. The other sizes of
+# the first Llama ($d$ = 5120, 6656, 8192) follow without a multiplier.
+#
+# ### Move the sliders
+#
+# The staircase is the rule, the dashed line what it would give without rounding. Right, how much of the width is rounding. Try a multiple of 4,096
+# with a small $d$: who pays?
+
+# %%
+width_explorer
+
+# %%
+for d_model, multiple in ((4096, 256), (4096, 4096), (512, 256), (512, 4096)):
+    t = width_explorer.table(d=d_model, multiple_of=multiple)
+    print(f"d = {d_model}, multiple of {multiple:>4}: d_ff = {t['d_ff']:>6,}, {t['share']:.1%} of it is rounding")
+check_equal("d = 512, multiple of 4096", width_explorer.table(d=512, multiple_of=4096)["d_ff"], 4096)
+
+# %% [markdown]
+# ## 4 · The gate at work
+#
+# From here on we need torch. First the layer itself, three lines, against the library with random weights and all sizes different.
+
+# %%
+import torch
+
+from lib import SwiGLU, swiglu
+
+
+def my_swiglu(x, w_gate, w_up, w_down):
+    z = x @ w_gate.T  # [T, d_ff]
+    opened = z * z.sigmoid()  # silu
+    return (opened * (x @ w_up.T)) @ w_down.T  # [T, d]
+
+
+torch.manual_seed(0)
+layer = SwiGLU(6, 11).double()
+x = torch.randn(4, 6, dtype=torch.float64)
+weights = [w.weight.detach() for w in (layer.w_gate, layer.w_up, layer.w_down)]
+check_close("three lines = lib.swiglu", my_swiglu(x, *weights), swiglu(x, *weights), 1e-12)
+check_close("three lines = lib.SwiGLU", my_swiglu(x, *weights), layer(x).detach(), 1e-12)
+
+# %% [markdown]
+# What does silu do as a gate? Far below zero it closes (output near 0), far above it passes $z$ itself, and it dips slightly below zero in between.
+
+# %%
+z = torch.linspace(-8, 8, 321)
+fig, ax = plt.subplots(figsize=(8, 4))
+_ = ax.plot(z, torch.nn.functional.silu(z), color=COLORS["new"], label="silu, today")
+_ = ax.plot(z, torch.nn.functional.gelu(z), color=COLORS["old"], ls="--", label="GELU, 2019")
+_ = ax.set(xlabel="z", ylabel="output", ylim=(-1, 5), xlim=(-8, 5))
+_ = ax.legend()
+plt.show()
+for at in (-8.0, -1.0, 0.0, 1.0, 4.0):
+    print(f"z = {at:>4}: silu {torch.nn.functional.silu(torch.tensor(at)).item():7.4f}   GELU {torch.nn.functional.gelu(torch.tensor(at)).item():7.4f}")
+
+# %% [markdown]
+# *In words: both curves are flat near zero on the left and follow $z$ on the right; silu bends more softly and reaches lower.*
+#
+# Now a real model. SmolLM2-135M has $d = 576$ and $d_{ff} = 1536$, exactly $8/3\,d$. We read one layer's three matrices from its file, and nothing
+# else of it but a few rows of the embedding.
+
+# %%
+from safetensors import safe_open
+
+import lib
+
+folder = lib.find_model()
+with safe_open(folder / "model.safetensors", "pt") as file:
+    name = "model.layers.0.mlp.{}_proj.weight"
+    gate, up, down = (file.get_tensor(name.format(part)) for part in ("gate", "up", "down"))
+    norm = file.get_tensor("model.layers.0.post_attention_layernorm.weight")
+    embedding = file.get_slice("model.embed_tokens.weight")
+    words = [" Paris", " London", " seven", " eight", " because"]
+    ids = [lib.load_tokenizer(folder).encode(word, add_special_tokens=False).ids for word in words]
+    assert all(len(i) == 1 for i in ids)
+    rows = torch.cat([embedding[i[0] : i[0] + 1] for i in ids])
+check_shape("gate", gate, [1536, 576])
+check_shape("down", down, [576, 1536])
+
+# %% [markdown]
+# Each word's own embedding goes through the norm and the gate of layer 0. (In the model, attention adds to it first; here we look at the words alone.)
+# **Predict**: of 1,536 features, for what share is the gate's input above zero, that is, open?
+
+# %%
+my_guess = None  # a share between 0 and 1
+z = lib.rms_norm(rows, norm, eps=1e-5) @ gate.T  # [5, 1536]
+opened = z > 0
+share = opened.double().mean(1)
+predict(my_guess, round(share.mean().item(), 2), "of the features are open")
+for word, s in zip(words, share):
+    print(f"{word!r:<11} {s:.0%} open")
+
+# %% [markdown]
+# The gate is different for each word. Do similar words open the same features? We compare the features that are open for both with those that are
+# open for one at least.
+
+# %%
+def overlap(a, b):
+    both = (opened[a] & opened[b]).sum()
+    return (both / (opened[a] | opened[b]).sum()).item()
+
+
+pairs = {(a, b): overlap(a, b) for a in range(5) for b in range(a + 1, 5)}
+for (a, b), value in sorted(pairs.items(), key=lambda p: -p[1])[:3]:
+    print(f"{words[a]!r:>9} and {words[b]!r:<9} share {value:.0%} of their open features")
+check_equal("the closest pairs", {p for p, _ in sorted(pairs.items(), key=lambda p: -p[1])[:2]}, {(0, 1), (2, 3)})
+
+# %% [markdown]
+# Cities with cities, numbers with numbers: the gate picks a subset of the features for the word at hand. The layer's output is what the picked
+# features add to the residual stream:
+
+# %%
+out = swiglu(lib.rms_norm(rows, norm, eps=1e-5), gate, up, down)
+by_hand = (torch.nn.functional.silu(z) * (lib.rms_norm(rows, norm, eps=1e-5) @ up.T)) @ down.T
+check_close("SmolLM2's own layer, by hand and by lib", out, by_hand, 1e-4)
+
+# %% [markdown]
+# **Why is this better than a GELU?** Nobody has derived it. Shazeer's paper reports lower loss for the gated variants at equal parameters and FLOPs, and in
+# its conclusions offers no explanation but divine benevolence (arXiv 2002.05202, section 4). Chapter 09 trains both.
+#
+# ## 5 · Conventions
+#
+# - **The gate's activation.** `hidden_act: silu` is SwiGLU (Llama, Qwen, SmolLM2). Gemma 2 has `hidden_activation: gelu_pytorch_tanh` and also three
+#   matrices: GeGLU.
+# - **The number of matrices is not in the file.** StarCoder2-7B has `hidden_act: gelu_pytorch_tanh` and **two** matrices
+#   (`intermediate_size` 18,432 = 4 $d$); Nemotron-Mini-4B has `relu2` and two. It follows from `model_type`, which is why chapter 10's reader keeps a table.
+# - **Fused tensors.** Some files store gate and up in one tensor. Which half is the gate, or whether the rows alternate, is a convention of that file.
+
+# %%
+configs = [("Llama-3-8B", 4096, 14336, 3), ("Gemma-2-2B", 2304, 9216, 3), ("Gemma-2B", 2048, 16384, 3), ("StarCoder2-7B", 4608, 18432, 2)]
+for name, hidden_size, intermediate_size, matrices in configs:
+    size = matrices * hidden_size * intermediate_size / (8 * hidden_size**2)
+    print(f"{name:<14} {intermediate_size / hidden_size:.2f} d, {matrices} matrices: {size:.2f} of the 2019 layer")
+check_equal("Gemma-2B's ratio", 16384 / 2048, 8.0)
+
+# %% [markdown]
+# Gemma-2B copied nothing by accident: its 8 $d$ with three matrices makes the layer three times the one of 2019.
+#
+# ## 6 · Bugs that shipped
+#
+# **Nearest instead of up.** A much-read answer explains 11,008 as the closest multiple of 128 (transformers#27139). Compute it:
+
+# %%
+nearest = 128 * round(8 / 3 * 4096 / 128)
+print(f"closest multiple of 128: {nearest:,}   the checkpoint: {swiglu_width(4096):,}")
+check_equal("it is another number", nearest, 10_880)
+
+# %% [markdown]
+# **A report with the wrong widths.** The first version of the Llama 3 report printed feed-forward widths of 6,144, 12,288 and 20,480 (meta-llama/llama3#283).
+# The weights say otherwise:
+
+# %%
+for name, d_model, said, weights_say in (("8B", 4096, 6144, 14336), ("70B", 8192, 12288, 28672), ("405B", 16384, 20480, 53248)):
+    print(f"{name:>4}: report {said:>6} = {said / d_model:.2f} d    weights {weights_say:>6} = {weights_say / d_model:.2f} d")
+check_equal("the rule agrees with the weights", [swiglu_width(4096, 1.3, 1024), swiglu_width(8192, 1.3, 4096), swiglu_width(16384, 1.2, 4096)], [14336, 28672, 53248])
+
+# %% [markdown]
+# **The halves swapped.** A fused tensor read up-first instead of gate-first, or cut in halves although its rows alternate (vllm#29273, vpipe#2). Shapes
+# agree, nothing fails. With one feature, a gate input of 1 and an up value of 2:
+
+# %%
+one, two = torch.tensor(1.0), torch.tensor(2.0)
+right = (torch.nn.functional.silu(one) * two).item()
+swapped = (torch.nn.functional.silu(two) * one).item()
+print(f"gate first {right:.6f}   swapped {swapped:.6f}")
+check_close("both", [right, swapped], [1.462117, 1.761594], 1e-6)
+
+# %% [markdown]
+# **The guide that had it backwards.** A training guide asked for 4 $d$ with three matrices and 8/3 $d$ with two (ml-engineering#45). You know what that costs: section 1.
+#
+# ## Exercises
+#
+# **1. The rule.** Write it: truncate $8/3\,d$, apply the multiplier and truncate, round up.
+
+# %% tags=["exercise"]
+def my_width(d, multiplier, multiple_of):
+    ...
+
+# %% tags=["check"]
+check("02.width", my_width)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def width_solution(d, multiplier, multiple_of):
+    return multiple_of * -(-int(multiplier * (8 * d // 3)) // multiple_of)
+
+
+check("02.width", width_solution)
+
+# %% [markdown]
+# **2.** A SwiGLU model has $d = 5120$. Which $d_{ff}$ matches the parameters of a GELU layer at $4d$, as Llama would round it (multiple of 256)?
+
+# %% tags=["exercise"]
+my_d_ff = None
+
+# %% tags=["check"]
+check("02.d5120", my_d_ff)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def d5120_solution():
+    return 256 * -(-(8 * 5120 // 3) // 256)
+
+
+check("02.d5120", d5120_solution)
+
+# %% [markdown]
+# **3. The layer.** Write SwiGLU from its three weights (rows are outputs, as `nn.Linear` stores them).
+
+# %% tags=["exercise"]
+def my_layer(x, w_gate, w_up, w_down):
+    ...
+
+# %% tags=["check"]
+check("02.swiglu", my_layer)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def swiglu_solution(x, w_gate, w_up, w_down):
+    z = x @ w_gate.T
+    return (z * z.sigmoid() * (x @ w_up.T)) @ w_down.T
+
+
+check("02.swiglu", swiglu_solution)
+
+# %% [markdown]
+# **4.** How many parameters has a SwiGLU layer at $d = 768$ whose $d_{ff}$ was copied from a GELU config ($4d$)?
+
+# %% tags=["exercise"]
+my_parameters = None
+
+# %% tags=["check"]
+check("02.copied", my_parameters)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def copied_solution():
+    return 3 * 768 * (4 * 768)
+
+
+check("02.copied", copied_solution)
+
+# %% [markdown]
+# **5. Find the fault.** This file stores gate and up in one tensor whose rows **alternate**: gate of feature 0, up of feature 0, gate of feature 1, ... The
+# function below runs and is wrong. Mend it.
+
+# %% tags=["exercise"]
+def my_fused(x, w_fused):
+    gate, up = w_fused.chunk(2, dim=0)
+    z = x @ gate.T
+    return z * z.sigmoid() * (x @ up.T)
+
+# %% tags=["check"]
+check("02.fused", my_fused)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def fused_solution(x, w_fused):
+    gate, up = w_fused[0::2], w_fused[1::2]
+    z = x @ gate.T
+    return z * z.sigmoid() * (x @ up.T)
+
+
+check("02.fused", fused_solution)
+
+# %% [markdown]
+# ## What you can do now
+#
+# You **wrote** SwiGLU and saw a real gate open different features for different words; **computed** $8/3\,d$ and Llama's 11,008, 13,824, 14,336 and 28,672
+# from one rule; **read** widths of real configs and what they do not tell; **spotted** four published faults. Proved equal: three lines = `lib` with random
+# weights, and SmolLM2's own layer by hand = by `lib`.
+#
+# **In practice.** `intermediate_size` is $d_{ff}$; divide it by `hidden_size` and compare with 2.67. In mixture-of-experts models it may be the width of one
+# expert, of the dense layers only, or unused (chapter 10).
+#
+# **Sources.** Shazeer 2020, GLU Variants Improve Transformer (arXiv 2002.05202), eq. 6 and section 4. Touvron et al. 2023, LLaMA (arXiv 2302.13971), section 2.2:
+# "2/3 4d instead of 4d". The config.json files named above. meta-llama/llama#1019 for the rule in code.
+
+# %%
+progress("02")

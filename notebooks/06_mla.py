@@ -1,0 +1,603 @@
+# %% [markdown]
+# # 06 · Multi-head latent attention
+#
+# DeepSeek-V3 has 128 heads in each of its 61 layers and caches less per token than a 70B model with 8 KV heads. This chapter shows how.
+#
+# After it you will be able to
+# - **say** what an MLA layer caches, and compute its bytes from a config;
+# - **derive** absorption, and write it in a few lines;
+# - **explain** why a rotation must not stand inside it, and what decoupled RoPE does about that;
+# - **decide** when to absorb and when to expand;
+# - **spot** the five wrong numbers that circulate about MLA.
+#
+# You need chapters 03 (RoPE) and 05 (the KV cache). About 50 minutes.
+
+# %%
+import matplotlib.pyplot as plt
+import torch
+
+import lib
+from book.bench import is_stale, load_bench
+from book.exercises import check, progress
+from book.explore.ch06_mla import draw_cached, mla_explorer, read_queries
+from book.figures import COLORS, style
+from book.predict import check_close, check_equal, check_shape, predict
+from lib import KVCache, LatentCache, MLAttention, apply_rope, attend, kv_cache_bytes, mla_cache_bytes, rms_norm, rope_cache
+
+style()
+torch.manual_seed(0)
+_ = torch.set_grad_enabled(False)
+
+# %% [markdown]
+# ## 1 · Where GQA stops
+#
+# GQA makes the cache smaller by giving several query heads **the same** keys and values. Fewer KV heads, fewer bytes, and at one KV head
+# (MQA) there is nothing left to share.
+#
+# Take DeepSeek-V3's shape: 61 layers, 128 heads, keys of 192 numbers (128 + 64), values of 128, two bytes each. Suppose it were plain MHA.
+# **Write down** how many bytes one token would cost.
+
+# %%
+my_guess = None  # bytes per token
+mha = 128 * (192 + 128) * 61 * 2
+predict(my_guess, mha, "bytes per token as MHA")
+print(f"{'kind':<8}{'KV heads':>9}{'bytes per token':>17}{'GiB at 128K':>13}")
+for kind, n_kv in (("MHA", 128), ("GQA-8", 8), ("MQA", 1)):
+    size = n_kv * (192 + 128) * 61 * 2
+    print(f"{kind:<8}{n_kv:>9}{size:>17,}{size * 131072 / 2**30:>13.2f}")
+check_equal("MHA at V3's shape", mha, 4_997_120)
+
+# %% [markdown]
+# Nearly 5 MB for a single token as MHA. Sharing brings it down step by step, and ends at MQA.
+#
+# MLA takes another road. Every head keeps its **own** keys and values, but none of them is stored. What is stored is one short vector per
+# token, the **latent** $c$, from which all of them can be made again:
+#
+# $$c = W^{DKV} x \in \mathbb{R}^{d_c}, \qquad k_j = W^{UK}_j c, \qquad v_j = W^{UV}_j c \qquad (j = 1 \ldots h).$$
+#
+# D is for *down*, U for *up*. DeepSeek-V3: $d_c = 512$ (`kv_lora_rank` in config.json), where the keys of all heads together are
+# $128 \times 128 = 16{,}384$ numbers wide.
+#
+# ## 2 · One latent, many heads
+#
+# We work small, with every size different, so that no mix-up can hide: $d = 56$, $h = 6$, $d_c = 16$, keys of 10 and values of 12 a head.
+#
+# At 23 tokens, put the keys of all heads side by side, a row a token: a [23, 60] matrix. **Predict** its rank.
+
+# %%
+d, h, c, n, v, r, q_rank = 56, 6, 16, 10, 12, 4, 20
+S = 23  # tokens
+gen = torch.Generator().manual_seed(1)
+x = torch.randn(S, d, generator=gen, dtype=torch.float64)
+W_down = torch.randn(c, d, generator=gen, dtype=torch.float64) / d**0.5
+W_uk = torch.randn(h, n, c, generator=gen, dtype=torch.float64) / c**0.5
+W_uv = torch.randn(h, v, c, generator=gen, dtype=torch.float64) / c**0.5
+
+latent = x @ W_down.T  # [S, c]
+keys = torch.einsum("hnc,sc->shn", W_uk, latent)
+check_shape("latent", latent, [23, 16])
+check_shape("keys of all heads", keys, [23, 6, 10])
+my_guess = None
+rank = int(torch.linalg.matrix_rank(keys.flatten(1)))
+predict(my_guess, rank)
+check_equal("rank of all keys together", rank, c)
+
+# %% [markdown]
+# Each token's 60 key numbers come from 16. The heads differ, yet together they carry $d_c$ numbers a token. GQA cuts the number of heads; MLA cuts the rank.
+#
+# **But the saving is not there yet.** The score of a query with a cached token needs that token's key, and the key is not in the cache.
+# Making it again means multiplying every latent of the past by $W^{UK}$ **at every step**. At V3's size, over 2,048 tokens, for each layer
+# and each new token:
+
+# %%
+V3 = dict(heads=128, c=512, n=128, v=128, r=64)
+remake = 2 * 2048 * V3["c"] * V3["heads"] * (V3["n"] + V3["v"])
+attention = 2 * 2048 * V3["heads"] * (V3["n"] + V3["r"] + V3["v"])
+print(f"make keys and values again: {remake / 1e9:6.2f} GFLOP")
+print(f"scores and weighted sum:    {attention / 1e9:6.2f} GFLOP")
+print(f"ratio: {remake / attention:.1f}")
+check_equal("at any length", remake / attention, V3["c"] * 256 / 320)
+
+# %% [markdown]
+# Four hundred times the work of the attention itself. This is why "MLA is low-rank K and V" tells half of it: low rank alone moves the cost
+# from memory to arithmetic.
+#
+# ## 3 · Moving a parenthesis
+#
+# The score of one head is $q^\top k = q^\top (W^{UK} c)$. Matrix products may be bracketed as we like:
+#
+# $$q^\top \left(W^{UK} c\right) \;=\; \left(W^{UK\top} q\right)^\top c .$$
+#
+# On the left, $W^{UK}$ meets **every cached token**. On the right it meets **the query, once**, and the moved query
+# $\tilde q = W^{UK\top} q \in \mathbb{R}^{d_c}$ is compared with the latents as they lie in the cache. This is **absorption**.
+#
+# The value side is the same thought. The output of a head is a weighted sum of values, and the weights $a_s$ are plain numbers:
+#
+# $$\sum_s a_s \left(W^{UV} c_s\right) \;=\; W^{UV} \sum_s a_s c_s .$$
+
+# %%
+q = torch.randn(h, n, generator=gen, dtype=torch.float64)  # one query, all heads
+left = torch.einsum("hn,shn->hs", q, keys)  # keys made for all 23 tokens
+moved = torch.einsum("hn,hnc->hc", q, W_uk)  # once
+right = torch.einsum("hc,sc->hs", moved, latent)
+check_close("scores, two bracketings", left, right, 1e-12)
+a = (right / (n**0.5)).softmax(-1)  # [h, S]
+values = torch.einsum("hvc,sc->hsv", W_uv, latent)
+summed_values = torch.einsum("hs,hsv->hv", a, values)
+summed_latents = torch.einsum("hvc,hs,sc->hv", W_uv, a, latent)
+check_close("outputs, two bracketings", summed_values, summed_latents, 1e-12)
+
+# %% [markdown]
+# ### Absorb by order, do not merge
+#
+# Papers say that $W^{UK}$ is absorbed *into* the query projection. It is tempting to multiply the two matrices and store the product.
+# **Predict**: V3 makes its queries from a vector of 1,536 (`q_lora_rank`). Does the merged $W^{UQ\top} W^{UK}$, one matrix a head, have more
+# or fewer parameters than the two apart?
+
+# %%
+my_guess = None  # "more" or "fewer"
+two = 128 * 128 * (1536 + 512)  # W_UQ and W_UK, 128 heads of 128
+merged = 128 * 1536 * 512
+two_out = 128 * 128 * (512 + 7168)  # W_UV and W_O
+merged_out = 128 * 512 * 7168
+predict(my_guess, "more" if merged > two else "fewer")
+print(f"query side: apart {two / 1e6:6.1f}M   merged {merged / 1e6:6.1f}M")
+print(f"value side: apart {two_out / 1e6:6.1f}M   merged {merged_out / 1e6:6.1f}M")
+check_close("query side, millions", [two / 1e6, merged / 1e6], [33.6, 100.7], 0.06)
+check_close("value side, millions", [two_out / 1e6, merged_out / 1e6], [125.8, 469.8], 0.06)
+
+# %% [markdown]
+# Merging makes one matrix of full width out of two thin ones. A decode step reads every weight it uses, so merged matrices would be read
+# three to four times as long. `lib.mla` keeps the matrices as they are in the checkpoint and only chooses the order.
+#
+# ## 4 · What a rotation breaks
+#
+# RoPE turns the key of position $m$ by $R_m$ and the query of position $t$ by $R_t$ (chapter 03). With a made-again key the score is
+#
+# $$\left(R_t q\right)^\top \left(R_m W^{UK} c_m\right) = q^\top R_{m-t} W^{UK} c_m .$$
+#
+# Now a rotation stands between $q$ and $W^{UK}$, and **it is a different one for every cached token**. The matrix that we would move to the
+# query side, $W_q^\top R_\Delta W^{UK}$, is no longer one matrix. How much does it move with the distance $\Delta$?
+
+# %%
+gen = torch.Generator().manual_seed(2)
+dh = 64
+W_q = torch.randn(dh, d, generator=gen, dtype=torch.float64)
+W_k = torch.randn(dh, c, generator=gen, dtype=torch.float64)
+cos, sin = rope_cache(6, dh)
+at = [W_q.T @ apply_rope(W_k.T[None, None, :, None], cos[m : m + 1], sin[m : m + 1]).squeeze().T for m in range(6)]
+drift = [((at[m] - at[0]).norm() / at[0].norm()).item() for m in range(6)]
+for m in range(1, 6):
+    print(f"distance {m}: the matrix differs from distance 0 by {drift[m]:.0%}")
+check_equal("moved by more than a fifth at distance 1", drift[1] > 0.2, True)
+check_equal("moves on with the distance", drift == sorted(drift), True)
+
+# %% [markdown]
+# By a quarter after one token. So with RoPE on the keys, one moved query would be needed per distance, and that is the old cost again. (The
+# other way out, caching rotated keys, is the full cache again.)
+#
+# ## 5 · Decoupled RoPE
+#
+# MLA splits the head. One part, of width $d_{nope}$, carries content: no rotation, absorbed. A second, small part of width $d_R$ carries position:
+# its key is made straight from $x$, rotated, and **cached as it is**, one for all heads:
+#
+# $$k^R = \mathrm{RoPE}(W^{KR} x), \qquad \text{score}_j = \frac{q_j^{C\top} k^C_j + q_j^{R\top} k^R}{\sqrt{d_{nope} + d_R}} .$$
+#
+# The picture shows what is made and what is kept. Only the two red boxes outlive a step.
+
+# %%
+fig, ax = plt.subplots(figsize=(11, 4.6))
+rows = draw_cached(ax)
+plt.show()
+print(rows)
+
+# %% [markdown]
+# *In words: $x$ gives the query (left), the latent (middle) and the rope key (right). The latent is normalised, then cached; the rope key is
+# rotated, then cached. Keys and values of the heads hang above the latent and are never stored.*
+#
+# Position now lives in $k^R$ alone. That can be tested: without it, attention over the past is a **bag of tokens**. We permute the past of a
+# layer and look at the next token's output.
+
+# %%
+torch.manual_seed(3)
+layer = MLAttention(d, h, q_rank, c, n, r, v).double()
+for p in layer.parameters():
+    p.copy_(torch.randn_like(p) * (0.3 if p.dim() > 1 else 1.0))
+past, new = torch.randn(1, S, d).double(), torch.randn(1, 1, d).double()
+shuffled = past[:, torch.randperm(S)]
+cos, sin = rope_cache(S + 1, r)
+with_rope = [layer.expanded(torch.cat([p, new], 1), cos, sin)[:, -1] for p in (past, shuffled)]
+no_turn = (torch.ones_like(cos), torch.zeros_like(sin))
+without = [layer.expanded(torch.cat([p, new], 1), *no_turn)[:, -1] for p in (past, shuffled)]
+check_close("no rotation: order of the past", without[0], without[1], 1e-12)
+check_equal("rotated rope key: order matters", bool((with_rope[0] - with_rope[1]).abs().max() > 0.01), True)
+
+# %% [markdown]
+# ### All of it in fifteen lines
+#
+# One decode step in the absorbed form, from the weights of that layer. The gains of both norms are random, so a forgotten norm cannot pass.
+# The latent is cached **after** its norm, the rope key **after** its rotation.
+
+# %%
+def decode_step(layer, cached, x, cos, sin):
+    """x [1, d], one new token -> its output [1, d] and the grown cache [S + 1, c + r]."""
+    W_uk, W_uv = layer.wkv_b.weight.view(h, n + v, c).split([n, v], dim=1)
+    q = layer.wq_b.weight @ rms_norm(layer.wq_a.weight @ x[0], layer.q_norm.weight)
+    q_nope, q_rope = q.view(h, n + r).split([n, r], dim=1)
+    q_rope = apply_rope(q_rope[None, :, None], cos, sin, "adjacent")[0, :, 0]
+    new_latent, k_rope = (layer.wkv_a.weight @ x[0]).split([c, r])
+    k_rope = apply_rope(k_rope[None, None, None], cos, sin, "adjacent").view(r)
+    new = torch.cat([rms_norm(new_latent, layer.kv_norm.weight), k_rope])
+    cached = torch.cat([cached, new[None]])  # all that is kept: [S + 1, c + r]
+    wide_q = torch.cat([torch.einsum("hn,hnc->hc", q_nope, W_uk), q_rope], dim=1)
+    a = (wide_q @ cached.T * (n + r) ** -0.5).softmax(-1)  # [h, S + 1]
+    out = torch.einsum("hvc,hs,sc->hv", W_uv, a, cached[:, :c])
+    return (layer.wo.weight @ out.flatten())[None], cached
+
+# %%
+whole = layer.expanded(torch.cat([past, new], 1), cos, sin)[0]  # [S + 1, d], the library, keys and values of every head
+cached = torch.zeros(0, c + r, dtype=torch.float64)
+for t, token in enumerate(torch.cat([past, new], 1)[0]):
+    out, cached = decode_step(layer, cached, token[None], cos[t : t + 1], sin[t : t + 1])
+    assert (out - whole[t]).abs().max() < 1e-12
+check_close("24 steps by hand = lib, expanded", out[0], whole[-1], 1e-12)
+check_shape("what was kept", cached, [24, 20])
+
+# %% [markdown]
+# ## 6 · Three caches, one answer
+#
+# `lib.MLAttention` has both forms as two methods of one object. Three ways to decode, with what each of them **really holds**:
+#
+# - **expanded**: per-head keys and values are cached, as MHA would;
+# - **re-expanded**: the latent is cached, and every key and value is made again at each step;
+# - **absorbed**: the latent is cached and read as it is.
+#
+# **Predict** the bytes that each holds for 24 tokens in float64 (8 bytes): per token the first keeps $h(d_{nope} + d_R + d_v)$ numbers, the
+# others $d_c + d_R$.
+#
+# The three are algebraically equal, so equal to the last digits in float64. In fewer bits the two orders of multiplication round differently; the
+# last three lines show how much is normal, as a share of the output.
+
+# %%
+my_guess = {"expanded": None, "latent": None}
+ways = {"expanded": KVCache(1, 24, h, n + r, v, dtype=torch.float64)}
+ways |= {way: LatentCache(1, 24, c, r, dtype=torch.float64) for way in ("re-expanded", "absorbed")}
+outs = {}
+for way, cache in ways.items():
+    step = layer.absorbed if way == "absorbed" else layer.expanded
+    tokens = torch.cat([past, new], 1)
+    outs[way] = torch.cat([step(tokens[:, t : t + 1], cos[t : t + 1], sin[t : t + 1], cache) for t in range(24)], 1)
+predict(None, {"expanded": ways["expanded"].nbytes, "latent": ways["absorbed"].nbytes}, "bytes held")
+for way in ways:
+    check_close(f"{way:<12} {ways[way].nbytes:>7,} B, same output", outs[way], outs["expanded"], 1e-12)
+check_equal("expanded bytes", ways["expanded"].nbytes, 24 * h * (n + r + v) * 8)
+check_equal("latent bytes", ways["absorbed"].nbytes, 24 * (c + r) * 8)
+for dtype, bound in ((torch.float64, 1e-13), (torch.float32, 1e-5), (torch.bfloat16, 0.05)):
+    low = MLAttention(d, h, q_rank, c, n, r, v).to(dtype)
+    low.load_state_dict({name: w.to(dtype) for name, w in layer.state_dict().items()})
+    one, two = (form(past.to(dtype), cos[:S], sin[:S]).double() for form in (low.expanded, low.absorbed))
+    check_close(f"{str(dtype)[6:]:<9} expanded = absorbed, relative", (one - two).norm() / one.norm(), 0.0, bound)
+
+# %% [markdown]
+# A larger gap in float32 is a bug. In bfloat16, compare a few per cent, or better the next token, never the digits.
+#
+# ### MLA is MQA in disguise
+#
+# After absorption every head reads the same cached row: as a key of width $d_c + d_R$, and its first $d_c$ numbers as the value. That is
+# multi-query attention with one very wide head. Ordinary attention code with `n_kv_heads = 1` computes it.
+
+# %%
+q_nope, q_rope = layer.queries(new, cos[S:], sin[S:])
+rows = ways["absorbed"].latent  # [1, 24, c + r]
+wide_q = torch.cat([torch.einsum("bhtn,hnc->bhtc", q_nope, layer.up_projections()[0]), q_rope], -1)
+as_mqa = attend(wide_q, rows[:, None], rows[:, None, :, :c], scale=(n + r) ** -0.5)  # [1, h, 1, c]
+out = torch.einsum("bhtc,hvc->bthv", as_mqa, layer.up_projections()[1]).flatten(2)
+check_close("MQA with one wide head", layer.wo(out), outs["absorbed"][:, -1:], 1e-12)
+
+# %% [markdown]
+# The scale is $1/\sqrt{d_{nope} + d_R}$ in **both** forms: absorption reorders a product, it does not change the score. The wide key's own width
+# does not enter.
+#
+# ## 7 · DeepSeek-V3's numbers
+#
+# From its config.json: `num_hidden_layers` 61, `kv_lora_rank` 512, `qk_rope_head_dim` 64, `qk_nope_head_dim` 128, `v_head_dim` 128,
+# `num_attention_heads` 128. **Predict** the bytes per token in bf16.
+#
+# ### Three denominators
+#
+# "MLA's cache is 57 times smaller." "71 times." "85 times." All three are computed correctly, against different things:
+# The middle one compares the model with itself. In GQA's currency, with K and V of 128, MLA costs as much as 2.25 KV heads.
+
+# %%
+my_guess = None
+mla = mla_cache_bytes(61, 512, 64)
+predict(my_guess, mla, "bytes per token")
+check_equal("61 * (512 + 64) * 2", mla, 70_272)
+print(f"{mla / 1024:.1f} KiB a token, {mla_cache_bytes(61, 512, 64, tokens=131072) / 2**30:.2f} GiB at 131,072 tokens")
+llama = kv_cache_bytes(80, 8, 128)
+check_equal("Llama-3-70B, GQA-8, for comparison", llama, 327_680)
+more = 671_026_404_352 / 70_553_706_496  # parameters of both, counted from their configs in chapter 10
+print(f"V3 caches {llama / mla:.2f} times less per token than Llama-3-70B, with {more:.1f} times the parameters")
+rows = [
+    ("a plain MHA, 128 heads, K and V of 128", 2 * 128 * 128),
+    ("the same model uncompressed: K 192, V 128", 128 * (192 + 128)),
+    ("K and V both padded to 192", 2 * 128 * 192),
+]
+for words, elements in rows:
+    print(f"{elements / 576:5.1f} times   {words}")
+check_close("the three ratios", [e / 576 for _, e in rows], [56.9, 71.1, 85.3], 0.05)
+groups = 576 / (2 * 128)
+print(f"{groups} KV heads")
+check_equal("groups", groups, 2.25)
+
+# %% [markdown]
+# ### Move the sliders
+#
+# Left: the whole cache for 61 layers. Right: what a decode step does with it. A step that does little arithmetic per byte waits for memory
+# (the slope); above the corner it waits for arithmetic (the flat roof). The accelerator is a made-up round one: 1,000 TFLOP/s, 4 TB/s.
+#
+# Try: double the heads (whose cache moves?), set $d_R$ to 0, go to 1M tokens.
+
+# %%
+mla_explorer
+
+# %%
+table = mla_explorer.table()
+for kind in ("MHA", "GQA", "MQA", "MLA"):
+    print(f"{kind}: {table['elements'][kind]:>6,} numbers a token and layer, {table['intensity'][kind]:6.1f} FLOP per byte")
+check_close("MLA's FLOP per byte", table["intensity"]["MLA"], 128 * (2 * 512 + 64) / 576, 1e-9)
+per_score = (2 * 512 + 64) / (192 + 128)
+print(f"FLOPs per query and key, absorbed over expanded: {per_score:.1f}")
+check_close("3.4 times", per_score, 3.4, 1e-9)
+
+# %% [markdown]
+# ## 8 · When not to absorb
+#
+# MHA does one FLOP per byte: while it decodes, the arithmetic units idle. Absorbed MLA does 242: it reads 71 times less and does 3.4 times the
+# arithmetic per score, and so it sits near the corner of the roof. That factor 3.4 is harmless for one query. In a prefill, thousands of queries meet the same keys, and then making the keys **once** is the
+# cheaper way. Per layer, $T$ queries over $S$ keys:
+#
+# - expand: $2 h S d_c (d_{nope} + d_v)$ once;
+# - absorb: $2 h T d_c (d_{nope} + d_v)$ to move the queries and outputs, and $2 h T S (2 d_c - d_{nope} - d_v)$ for the wider scores.
+#
+# **Predict** the number of queries a call at which the two cost the same, for large $S$.
+
+# %%
+my_guess = None
+crossover = 512 * 256 / (2 * 512 - 128 - 128)
+predict(my_guess, crossover, "queries a call")
+check_close("large S", crossover, 170.7, 0.05)
+check_equal("lib's own rule", round(MLAttention(64, 128, None, 512, 128, 64, 128).crossover(), 4), round(crossover, 4))
+for S_now in (256, 2048, 131072):
+    T = torch.arange(1, 400)
+    cost = read_queries(T, S_now)
+    first = int(T[torch.as_tensor(cost["absorb"] > cost["expand"])][0])
+    print(f"over {S_now:>6} keys absorption costs more from {first} queries on")
+
+# %% [markdown]
+# `MLAttention.forward` follows this rule: absorbed for short calls on a latent cache, expanded for the rest.
+#
+# Was it *measured*? The book's benchmark ran both forms at V3's true size. It is a committed file, and its provenance says where it comes
+# from; a test turns red when `lib/mla.py` changes after it.
+#
+# ### One token at V3's size
+#
+# The same file times one decode step four ways, in turn in one run, the last with the transformers library on the same weights. `bound` is
+# the larger of bytes over bandwidth and FLOPs over rate, both rates measured in that run.
+
+# %%
+bench = load_bench("mla")
+source = bench["provenance"]
+print(f"{source['date']}, torch {source['torch']}, transformers {source['transformers']}, {source['cpu']}, {source['threads']} threads")
+print(f"one layer, {source['parameters']:,} parameters, {source['dtype']}; `make bench-mla` makes it again")
+check_equal("lib/mla.py changed since", is_stale(bench, "mla"), False)
+print(f"{'tokens':>6} {'variant':>13} {'cache, bytes':>13} {'ms':>8} {'bound, ms':>10}  bound by")
+for row in bench["rows"]:
+    print(f"{row['context']:>6} {row['variant']:>13} {row['cache_bytes']:>13,} {row['ms']:>8.1f} {row['bound_ms']:>10.1f}  {row['bound_by']}")
+at = {row["variant"]: row for row in bench["rows"] if row["context"] == 2048}
+gain = at["re-expanded"]["ms"] / at["absorbed"]["ms"]
+print(f"at 2,048 tokens absorbed is {gain:.0f} times faster than making the keys again,")
+print(f"and {at['transformers']['ms'] / at['absorbed']['ms']:.0f} times faster than transformers' module")
+check_equal("at least ten times", gain >= 10, True)
+check_equal("cache, expanded over latent", round(at["expanded"]["cache_bytes"] / at["absorbed"]["cache_bytes"], 1), 71.1)
+
+# %%
+turns = bench["crossover"]
+fig, axes = plt.subplots(1, 2, figsize=(11, 4.4))
+for ax, field, scale, unit in ((axes[0], "extra_flops", 1e9, "GFLOP that differ"), (axes[1], "ms", 1, "ms, measured")):
+    for form, name in (("expanded", "old"), ("absorbed", "latent")):
+        values = [t[f"{form}_{field}"] / scale for t in turns]
+        _ = ax.plot([t["queries"] for t in turns], values, "o-", color=COLORS[name], label=form)
+    _ = ax.set(xlabel="queries a call, over 2,048 tokens", ylabel=unit, ylim=(0, None))
+_ = axes[0].legend()
+plt.show()
+for t in turns:
+    by_count = "absorbed" if t["absorbed_extra_flops"] < t["expanded_extra_flops"] else "expanded"
+    by_clock = "absorbed" if t["absorbed_ms"] < t["expanded_ms"] else "expanded"
+    print(f"{t['queries']:>4} queries: FLOPs favour {by_count}, the clock {by_clock}")
+check_equal("one query: absorbed is faster", turns[0]["absorbed_ms"] < turns[0]["expanded_ms"], True)
+check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[-1]["absorbed_ms"], True)
+
+# %% [markdown]
+# *In words: left, the FLOPs in which the forms differ: expanding costs the same for any number of queries, absorbing grows with them, and the
+# lines cross. Right, whole calls by the clock, everything included.*
+#
+# transformers caches the latent too, and makes all keys and values again at every step. Its users save memory and no time: if MLA "does
+# nothing" in your library, look for the line that applies `kv_b_proj` to the whole cache.
+#
+# ## 9 · In a real layer
+#
+# No model with MLA is small enough to come with this book. But **every** GQA layer is an MLA layer in waiting: stack its $W_k$ and $W_v$, and the
+# latent is $[k; v]$ itself, with $W^{UK}$ and $W^{UV}$ picking rows. How much smaller could that latent be? Take SmolLM2's layer 15: 3 KV heads
+# of 64, so K and V together are 384 numbers a token. The singular values say how many of them count.
+
+# %%
+model = lib.open_gguf(lib.find_model("gguf"))
+stacked = torch.cat([model["blk.15.attn_k.weight"], model["blk.15.attn_v.weight"]]).double()  # [384, 576]
+energy = torch.linalg.svdvals(stacked).square()
+kept = energy.cumsum(0) / energy.sum()
+check_shape("W_k over W_v", stacked, [384, 576])
+for width in (64, 128, 256, 384):
+    print(f"a latent of {width:>3} keeps {kept[width - 1]:.0%} of the squared weights")
+check_equal("full width keeps all", round(kept[383].item(), 6), 1.0)
+check_equal("a third loses more than a tenth", bool(kept[127] < 0.9), True)
+
+# %% [markdown]
+# A latent of 384 keeps everything and saves nothing; a third of it loses much. SmolLM2 was not trained with a bottleneck, so its keys and values
+# fill the room they were given. MLA's quality comes from **training** through the latent. That it then matches or beats MHA is the claim of
+# the DeepSeek-V2 report (arXiv 2405.04434, section 2.1 and its ablations); nothing here shows it.
+#
+# ## 10 · Bugs that shipped
+#
+# Five wrong counts, each from public code or a public table, for DeepSeek-V3 in bf16 bytes per token. The right one is 70,272.
+
+# %%
+L, b = 61, 2
+wrong = {
+    "two latents, no rope key (LMCache#694)": L * 2 * 512 * b,
+    "the latent alone, rope key forgotten": L * 512 * b,
+    "one rope key per head": L * (512 + 128 * 64) * b,
+    "HF's head_dim 64 read as a KV head": L * 2 * 128 * 64 * b,
+    "hidden / heads = 56 as a KV head (TensorRT-LLM#16707)": L * 2 * 128 * 56 * b,
+}
+for words, value in wrong.items():
+    print(f"{value:>9,}  {value / mla:5.2f} times  {words}")
+check_close("published factors", [w / mla for w in wrong.values()], [1.78, 0.889, 15.1, 28.4, 24.9], 0.05)
+check_equal("DeepSeek-V2-Lite, 27 layers", mla_cache_bytes(27, 512, 64), 31_104)
+
+# %% [markdown]
+# **The scale that follows the absorbed width.** After absorption q and k are 576 wide, and code that takes its scale from the width of what it is
+# given gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. (Megatron-LM#1501 and #1429 report scales from the wrong
+# width.) On our small layer:
+#
+# **The down projection sized with the wrong width.** Teaching code (junfanz1/MiniGPT-and-DeepSeek-MLA#1) gave `kv_a_proj_with_mqa`
+# $d_c + d_{nope} = 640$ outputs. The rope key is 64 wide, so it is 576:
+#
+# **The factor that a YaRN model needs on top.** DeepSeek-V3's config has `rope_scaling` of type `yarn` with `factor` 40, `mscale` 1.0 and `mscale_all_dim` 1.0. The ratio of the two scales
+# cos and sin (here 1), and `mscale_all_dim` acts a second time, squared, on the softmax scale.
+
+# %%
+key = ways["absorbed"].latent[:, None]  # [1, 1, 24, c + r]
+right = attend(wide_q, key, key[..., :c], scale=(n + r) ** -0.5)
+flat = attend(wide_q, key, key[..., :c])  # no scale given: it follows the width that came, c + r
+print(f"1/sqrt(n + r) = {(n + r) ** -0.5:.4f}, 1/sqrt(c + r) = {(c + r) ** -0.5:.4f}")
+check_equal("the outputs differ by more than a hundredth", bool((right - flat).abs().max() > 0.01), True)
+v3 = MLAttention(64, 128, None, 512, 128, 64, 128)  # d = 64 keeps it small; the head's sizes are V3's
+check_equal("outputs of the down projection", v3.wkv_a.out_features, 576)
+check_close("scale of both forms", v3.scale, 0.0721688, 1e-7)
+base = 192**-0.5
+factor = lib.yarn_mscale(40, 1.0) ** 2
+check_close("1 / sqrt(192)", base, 0.0721688, 1e-7)
+check_close("YaRN's factor", factor, 1.873854, 1e-6)
+check_close("V3's softmax scale", base * factor, 0.1352338, 1e-6)
+
+# %% [markdown]
+# ## 11 · In practice
+#
+# | field of config.json | DeepSeek-V3 | DeepSeek-V2-Lite | what it means |
+# |---|---|---|---|
+# | `kv_lora_rank` | 512 | 512 | $d_c$, cached |
+# | `qk_rope_head_dim` | 64 | 64 | $d_R$, cached once for all heads |
+# | `qk_nope_head_dim`, `v_head_dim` | 128, 128 | 128, 128 | widths of a head that is never stored |
+# | `q_lora_rank` | 1536 | null | queries through a low rank, or straight from $x$; does not touch the cache |
+# | `num_key_value_heads` | 128 | 16 | says nothing about the cache |
+#
+# Kimi K2 (61 layers, 64 heads) uses MLA as well. QK-norm does not fit: absorbed decoding never makes the keys that it would
+# normalise, so Kimi K2 clips query and key weights while training instead (chapter 07).
+#
+# ## Exercises
+#
+# **1. Count the cache.** Write the number of elements that one MLA layer caches per token, from config fields.
+
+# %% tags=["exercise"]
+def my_mla_elements(num_attention_heads, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim):
+    ...
+
+# %% tags=["check"]
+check("06.elements", my_mla_elements)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def elements_solution(num_attention_heads, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim):
+    return kv_lora_rank + qk_rope_head_dim
+
+
+check("06.elements", elements_solution)
+
+# %% [markdown]
+# **2. Absorb.** Scores of one query with all cached tokens, in the absorbed form. `q_nope` [h, n], `q_rope` [h, r] (already rotated),
+# `w_uk` [h, n, c], `cached` [S, c + r]; return [h, S], scaled, before the softmax.
+
+# %% tags=["exercise"]
+def my_absorbed_scores(q_nope, q_rope, w_uk, cached):
+    ...
+
+# %% tags=["check"]
+check("06.absorb", my_absorbed_scores)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def absorb_solution(q_nope, q_rope, w_uk, cached):
+    wide = torch.cat([torch.einsum("hn,hnc->hc", q_nope, w_uk), q_rope], dim=-1)
+    return wide @ cached.T * (q_nope.shape[-1] + q_rope.shape[-1]) ** -0.5
+
+
+check("06.absorb", absorb_solution)
+
+# %% [markdown]
+# **3. Why can MLA not simply apply RoPE to the keys that it reconstructs?**
+#
+# - a. The latent is too short to be split into pairs.
+# - b. The rotation depends on the cached token's position and stands between $q$ and $W^{UK}$, so $W^{UK}$ cannot be moved to the query once.
+# - c. A rotation changes the length of the reconstructed key.
+# - d. It could; the separate rope key only saves parameters.
+
+# %% tags=["exercise"]
+my_reason = None
+
+# %% tags=["check"]
+check("06.why_decoupled", my_reason)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def why_decoupled_solution():
+    return "b"
+
+
+check("06.why_decoupled", why_decoupled_solution)
+
+# %% [markdown]
+# **4. Find the fault.** This cache row is right in shape, and the model that uses it talks nonsense. `down` is `wkv_a`'s output
+# [T, c + r], `gain` the latent's norm weight [c]; `cos`, `sin` belong to the T positions. Mend it.
+
+# %% tags=["exercise"]
+def my_cache_rows(down, gain, cos, sin):
+    c = gain.shape[0]
+    latent, k_rope = down[:, :c], down[:, c:]
+    k_rope = apply_rope(k_rope[None, None], cos, sin, "adjacent")[0, 0]
+    return torch.cat([latent, k_rope], dim=-1)
+
+# %% tags=["check"]
+check("06.rows", my_cache_rows)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def rows_solution(down, gain, cos, sin):
+    c = gain.shape[0]
+    latent, k_rope = rms_norm(down[:, :c], gain), down[:, c:]
+    k_rope = apply_rope(k_rope[None, None], cos, sin, "adjacent")[0, 0]
+    return torch.cat([latent, k_rope], dim=-1)
+
+
+check("06.rows", rows_solution)
+
+# %% [markdown]
+# ## What you can do now
+#
+# You **said** what MLA caches, 576 numbers a token and layer in V3, and computed 70,272 bytes; **derived** absorption and wrote a decode step
+# in fifteen lines; **explained** why a rotation in between forbids it; **decided** by counting when to absorb; and **spotted** five wrong
+# counts. Proved equal here: two bracketings of scores and of outputs, fifteen lines = `lib` with random gains, expanded = re-expanded = absorbed,
+# absorbed MLA = MQA with one wide head.
+#
+# **Sources.** DeepSeek-AI 2024, DeepSeek-V2 (arXiv 2405.04434), section 2.1: the latent, absorption, decoupled RoPE. Shazeer 2019 (arXiv
+# 1911.02150): MQA. DeepSeek-V3's and V2-Lite's config.json for the fields above; `lib.read_config` reads them in chapter 10. Public reports
+# named in section 11.
+
+# %%
+progress("06")
