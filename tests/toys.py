@@ -63,8 +63,13 @@ NORMS = {"sandwich": Norm(unit_offset=True, gain_last=True), "two_matrices": Nor
 
 
 def config(kind, **changes):
-    fields = {"norm": NORMS.get(kind, Norm()), "max_len": 64, "tied": kind == "gqa"}
-    return ModelConfig(V, D, tuple(LAYERS[kind]), **{**fields, **changes})
+    fields = {
+        "layers": tuple(LAYERS[kind]),
+        "norm": NORMS.get(kind, Norm()),
+        "max_len": 64,
+        "tied": kind == "gqa",
+    }
+    return ModelConfig(V, D, **{**fields, **changes})
 
 
 def randomise(module, seed=0):

@@ -183,13 +183,14 @@ class LlamaStyleLM(nn.Module):
         if rope is None:
             return None, None
         width = attention.qk_rope_head_dim if isinstance(attention, MLA) else attention.head_dim
-        stretches = rope.scaling is not None and rope.scaling.kind in ("dynamic", "longrope")
-        key = (rope, width, columns.device, longest if stretches else None)
+        by_length = rope.scaling is not None and rope.scaling.kind in ("dynamic", "longrope")
+        length = max(longest, rope.scaling.original_max_len) if by_length else None
+        key = (rope, width, columns.device)
         end = int(columns[-1]) + 1 if columns.device.type == "cpu" else self.config.max_len
-        if key not in self._tables or self._tables[key][0].shape[0] < end:
+        if key not in self._tables or self._tables[key][0] != length or len(self._tables[key][1]) < end:
             rows = min(self.config.max_len, max(256, 1 << (end - 1).bit_length()))
-            self._tables[key] = rope_table(rope, width, rows, longest, columns.device)
-        cos, sin = self._tables[key]
+            self._tables[key] = length, *rope_table(rope, width, rows, length, columns.device)
+        _, cos, sin = self._tables[key]
         if pad is None:
             return cos[columns], sin[columns]  # [T, r/2]
         positions = (columns - pad[:, None]).clamp(
