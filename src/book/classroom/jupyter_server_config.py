@@ -18,6 +18,7 @@ c.CappedKernelManager.max_kernels = int(os.environ.get("BOOK_CLASS_MAX_KERNELS",
 # A slider dragged fast sends a few MB of pictures in a second; the default of 1 MB/s would drop them with a warning.
 c.ServerApp.iopub_data_rate_limit = 2e7
 
+c.ServerApp.log_level = "WARN"  # thirty servers share one log
 c.ServerApp.terminals_enabled = False  # no chapter needs a shell
 c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"  # no outside request, thirty times over
 

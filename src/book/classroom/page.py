@@ -57,7 +57,7 @@ def kubernetes(result, students=300):
         "limit_gib": limit,
         "students_a_node": by_memory,
         "nodes": nodes,
-        "cpu_guarantee": math.floor(10 * (NODE_CORES - 1) / by_memory) / 10 or 0.05,
+        "cpu_guarantee": math.floor(100 * (NODE_CORES - 1) / by_memory) / 100,
         "login_seconds": login_seconds(result, students, nodes * NODE_CORES),
         "storage_gib": max(1, math.ceil(4 * gib(result["home_mib"]["max"]))),
     }
