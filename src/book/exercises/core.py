@@ -180,7 +180,13 @@ class Exercise:
     def expected(self):
         """The reference's answer: a list of outcomes, one per case, or the value."""
         if self.is_function:
-            return self._run_all(self.reference, deadline=float("inf"))
+            outcomes = self._run_all(self.reference, deadline=float("inf"))
+            for outcome in outcomes:
+                if outcome.kind != "value":
+                    raise ValueError(
+                        f"{self.id}: the reference itself fails on a case: {outcome.text or outcome.kind}"
+                    )
+            return outcomes
         return _value_of(self.reference)
 
     @cached_property

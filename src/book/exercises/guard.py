@@ -67,11 +67,17 @@ def _quiet():
         stack.enter_context(contextlib.redirect_stderr(_Sink()))
         shell = _shell()
         if shell is not None:
-            from IPython.utils.capture import CapturingDisplayPublisher
+            from IPython.core.displaypub import CapturingDisplayPublisher
 
             before, shell.display_pub = shell.display_pub, CapturingDisplayPublisher()
             stack.callback(setattr, shell, "display_pub", before)
+            shell.ask_exit = _no_exit  # exit() would end the kernel, and every variable with it
+            stack.callback(delattr, shell, "ask_exit")
         yield
+
+
+def _no_exit():
+    raise SystemExit
 
 
 def _shell():
@@ -97,9 +103,9 @@ def _same_seeds():
             torch.set_rng_state(states[2])
 
 
-def _call(function, args, kwargs):
+def _call(function, args):
     """The border: the clock only ever raises above this frame, in code that is being checked."""
-    return function(*args, **kwargs)
+    return function(*args)
 
 
 _delays = random.Random(0)
@@ -203,57 +209,46 @@ def _state(x):
 
 
 def _unchanged(now, before):
+    try:
+        return _equal(now, before)
+    except Exception:  # noqa: BLE001  something is there now that cannot be compared
+        return False
+
+
+def _equal(now, before):
     if is_array(before):
         alike = now.shape == before.shape and now.dtype == before.dtype
         return alike and np.array_equal(as_array(now), as_array(before), equal_nan=True)
     if isinstance(before, dict):
-        return set(now) == set(before) and all(_unchanged(now[key], before[key]) for key in before)
+        return set(now) == set(before) and all(_equal(now[key], before[key]) for key in before)
     if isinstance(before, list):
-        return len(now) == len(before) and all(_unchanged(a, b) for a, b in zip(now, before, strict=True))
+        return len(now) == len(before) and all(_equal(a, b) for a, b in zip(now, before, strict=True))
     return before is None or repr(now) == repr(before)
 
 
-def run(function, args=(), kwargs=None, names=(), deadline=None, watch=True, own=True):
+def run(function, args=(), names=(), deadline=None, watch=True, own=True):
     """function(*copies of args) -> Outcome. `names` are the arguments' names, for the one that was changed.
 
     watch False: arguments may change; own False: the function is not the reader's, so an error tells no line of it.
+    What goes wrong in here and not in the function is raised, so that it can never pass for an outcome.
     """
-    outcome = Outcome("raised", text="stopped before it began")
     code = getattr(function, "__code__", None) if own else None
-    try:
-        args = copy.deepcopy(tuple(args))
-        kwargs = copy.deepcopy(dict(kwargs or {}))
-        before = _state([*args, *kwargs.values()]) if watch else []
-        deadline = time.monotonic() + LIMIT if deadline is None else deadline
-        with _same_seeds(), _quiet():
-            try:
-                with _Clock(deadline):
-                    value = _call(function, args, kwargs)
-                outcome = Outcome("value", value)
-                given = [*args, *kwargs.values()]
-                labels = [
-                    *list(names)[: len(args)],
-                    *[f"argument {i + 1}" for i in range(len(names), len(args))],
-                    *kwargs,
-                ]
-                for label, now, old in zip(labels, given, before, strict=False):
-                    if not _unchanged(now, old):
-                        outcome.changed = label
-                        break
-            except _OutOfTime:
-                outcome = Outcome("time")
-            except RecursionError as error:
-                outcome = Outcome(
-                    "raised",
-                    error=RecursionError,
-                    text=f"RecursionError: it calls itself without end{_where(error, code)}",
-                )
-            except BaseException as error:  # noqa: BLE001  sys.exit and KeyboardInterrupt of a reader's code too
-                message = _message(error)
-                text = type(error).__name__ + (f": {message}" if message else "") + _where(error, code)
-                outcome = Outcome("raised", error=type(error), text=text)
-    except _OutOfTime:
-        outcome = Outcome("time")
-    except BaseException as error:  # noqa: BLE001
-        outcome = Outcome("raised", error=type(error), text=type(error).__name__)
-    return outcome
+    args = copy.deepcopy(tuple(args))
+    before = _state(args) if watch else []
+    deadline = time.monotonic() + LIMIT if deadline is None else deadline
+    with _same_seeds(), _quiet():
+        try:
+            with _Clock(deadline):
+                value = _call(function, args)
+        except _OutOfTime:
+            return Outcome("time")
+        except RecursionError as error:
+            text = f"RecursionError: it calls itself without end{_where(error, code)}"
+            return Outcome("raised", error=RecursionError, text=text)
+        except BaseException as error:  # noqa: BLE001  sys.exit and KeyboardInterrupt of a reader's code too
+            message = _message(error)
+            text = type(error).__name__ + (f": {message}" if message else "") + _where(error, code)
+            return Outcome("raised", error=type(error), text=text)
+    names = [*names, *(f"argument {i + 1}" for i in range(len(names), len(args)))]
+    changed = (name for name, now, old in zip(names, args, before, strict=False) if not _unchanged(now, old))
+    return Outcome("value", value, changed=next(changed, None))
