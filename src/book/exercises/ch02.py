@@ -140,8 +140,11 @@ copied = Exercise(
     kind="predict",
     reference=lambda: 3 * 768 * 4 * 768,
     mistakes=[
-        Mistake(2 * 768 * 4 * 768, "That is the GELU layer: two matrices.", "How many matrices has SwiGLU?"),
-        Mistake(3 * 768 * 2048, "That is the width 8/3 d; the question keeps 4 d.", "What is 4 * 768?"),
+        Mistake(
+            2 * 768 * 4 * 768,
+            "That is two matrices at 4 d, the GELU layer; three at 8/3 d have as many.",
+            "How many matrices has SwiGLU, and which width did the copy keep?",
+        ),
         Mistake(4 * 768 * 4 * 768, "Four matrices were counted.", "Name them: which is the fourth?"),
     ],
 )
