@@ -1,0 +1,166 @@
+"""Builds the static book from the executed notebooks: build/site, which opens from a disk and asks nothing of the network.
+
+python -m book.publish.site [--out FOLDER]
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+
+from book.paths import BUILD, NOTEBOOKS, chapters
+from book.publish import static, vendor
+
+HERE = Path(__file__).parent
+RUN_IT = """<p class="run-it">The sliders on this page play pictures that were drawn ahead. To run the chapter and move every knob: \
+<a href="notebooks/{file}" download>the notebook</a>, or <a href="run.html">how to run the book</a>.</p>"""
+
+INDEX = """# The Modern Transformer Block
+
+From the GPT block of 2019 to the block that Llama, Qwen, DeepSeek and Gemma run: every part derived, computed, moved with a slider, and
+checked against real models.
+
+{rows}
+
+Every number on these pages was printed by the cell above it. The pages are the executed notebooks; [run them yourself](run.md).
+
+```{{toctree}}
+:hidden:
+:maxdepth: 1
+
+{names}
+run
+```
+"""
+
+RUN = """# Run it
+
+You need Python 3.11, 3.12 or 3.13 and a copy of the book's repository. No GPU.
+
+```
+make setup
+make lab
+```
+
+The first command makes an environment of its own and installs what the book needs; the second opens JupyterLab over copies of the
+chapters, in `work/`. What you write there is yours and is never overwritten.
+
+The notebooks alone, as they were executed:
+
+{rows}
+"""
+
+
+def sources(folder, papers):
+    """Write what Sphinx reads into `folder`. Returns the chapters' names."""
+    folder.mkdir(parents=True)
+    shutil.copy(HERE / "site_conf.py", folder / "conf.py")
+    (folder / "_static").mkdir()
+    shutil.copy(HERE / "templates" / "book.css", folder / "_static")
+    vendor.mathjax(folder / "_static" / "vendor")
+    (folder / "_extra" / "notebooks").mkdir(parents=True)
+    rows, files, names = [], [], []
+    for path in papers:
+        nb = static.read_chapter(path)
+        heading, about = static.title(nb), static.first_sentence(nb)
+        fold_solutions(nb)
+        for cell in nb.cells:
+            if cell.cell_type == "markdown":
+                cell.source = local_links(cell.source, {p.name for p in papers})
+        nb.cells.insert(1, nbformat.v4.new_markdown_cell(RUN_IT.format(file=path.name), id="run-it"))
+        (folder / path.name).write_text(nbformat.writes(nb), encoding="utf-8")
+        shutil.copy(path, folder / "_extra" / "notebooks")
+        rows.append(f"- [{heading}]({path.name}): {about}")
+        files.append(f'- <a href="notebooks/{path.name}" download>{path.name}</a>')
+        names.append(path.stem)
+    (folder / "index.md").write_text(
+        INDEX.format(rows="\n".join(rows), names="\n".join(names)), encoding="utf-8"
+    )
+    (folder / "run.md").write_text(RUN.format(rows="\n".join(files)), encoding="utf-8")
+    return names
+
+
+def fold_solutions(nb):
+    """Solutions, with what they print, open on a click; an explorer's cell shows its slider and folds the one line of code."""
+    for cell in nb.cells:
+        tags = cell.metadata.get("tags", [])
+        if "solution" in tags:
+            cell.metadata["tags"] = [*tags, "hide-cell"]
+        elif "explorer" in cell.metadata:
+            cell.metadata["tags"] = [*tags, "hide-input"]
+
+
+def local_links(text, there):
+    """Links to files that the site does not hold (a source, the guide for lecturers) become their words."""
+
+    def keep(match):
+        words, target = match[1], match[2]
+        name = target.partition("#")[0]
+        if re.match(r"[a-z]+:|#", target) or name in there:
+            return match[0]
+        return words
+
+    return re.sub(r"(?<!!)\[([^\]\n]+)\]\(([^)\s]+)\)", keep, text)
+
+
+def build(out, papers=None):
+    """The whole site at `out`, replaced only when the build succeeded.
+
+    Raises: RuntimeError with Sphinx's words if it warned or failed.
+    """
+    papers = papers if papers is not None else chapters(suffix=".ipynb", folder=NOTEBOOKS)
+    if not papers:
+        raise ValueError("no executed chapter in notebooks/: make notebooks")
+    out = Path(out)
+    work = out.with_name(out.name + "-src")
+    fresh = out.with_name(out.name + "-new")
+    for old in (work, fresh):
+        shutil.rmtree(old, ignore_errors=True)
+    names = sources(work, papers)
+    call = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-E",
+        "-b",
+        "html",
+        str(work),
+        str(fresh),
+    ]
+    done = subprocess.run(
+        call, check=False, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    if done.returncode:
+        raise RuntimeError(f"Sphinx: {done.stderr[-4000:] or done.stdout[-4000:]}")
+    for leftover in (".doctrees", ".buildinfo"):
+        path = fresh / leftover
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    shutil.rmtree(out, ignore_errors=True)
+    fresh.replace(out)
+    shutil.rmtree(work)
+    return names
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m book.publish.site", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=BUILD / "site")
+    args = parser.parse_args(argv)
+    try:
+        names = build(args.out)
+    except (ValueError, RuntimeError, FileNotFoundError) as error:
+        print(f"site: {error}", file=sys.stderr)
+        return 1
+    print(f"site: {len(names)} chapters in {args.out}/index.html; it opens from a disk")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

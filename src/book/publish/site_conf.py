@@ -1,0 +1,40 @@
+"""Sphinx settings of the static book. Copied beside the pages as conf.py; nothing here names an address outside the site."""
+
+project = "The Modern Transformer Block"
+html_show_copyright = False
+html_show_sphinx = False
+html_context = {
+    "default_mode": "auto"
+}  # light or dark as the reader's system says; the button at the top changes it
+extensions = ["myst_nb"]
+exclude_patterns = ["_build"]
+
+nb_execution_mode = "off"  # the committed notebooks are the executed ones
+nb_ipywidgets_js = {}  # no widget manager: the sliders are players of their own
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+suppress_warnings = ["mystnb.unknown_mime_type"]
+
+mathjax_path = "vendor/tex-svg.js"  # glyphs inside: a page opened from a disk may not load fonts
+mathjax3_config = {"options": {"enableMenu": False}, "startup": {"typeset": True}}
+
+html_theme = "sphinx_book_theme"
+html_title = "The Modern Transformer Block"
+html_static_path = ["_static"]
+html_extra_path = ["_extra"]
+html_css_files = ["book.css"]
+html_copy_source = False  # the real notebooks are offered, not these, whose sliders are pictures
+html_show_sourcelink = False
+html_show_search_summary = False  # summaries are fetched, which a page opened from a disk may not do
+html_last_updated_fmt = None
+html_theme_options = {
+    "use_download_button": False,
+    "use_fullscreen_button": True,
+    "show_toc_level": 2,
+    "home_page_in_toc": True,
+    "search_bar_text": "Search the book",
+    "show_navbar_depth": 1,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
