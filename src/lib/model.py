@@ -122,14 +122,15 @@ class LlamaStyleLM(nn.Module):
         x = self.emb(idx)  # [B, T, d]; no position is added: RoPE turns q and k
         if self.config.embed_scale != 1.0:
             x = x * torch.tensor(self.config.embed_scale, dtype=x.dtype, device=x.device)
-        masks = {}
+        masks, rows = {}, {}
         for i, (block, layer) in enumerate(zip(self.blocks, self.config.layers)):
             kv = cache.layers[i] if cache is not None else None
             window = getattr(layer.attention, "window", None)
             if window not in masks:
                 masks[window] = self._mask(columns, kv, window, pad)
-            cos, sin = self._rows(layer.attention, columns, pad, longest)
-            x = block(x, cos, sin, kv, masks[window])
+            if layer.attention not in rows:
+                rows[layer.attention] = self._rows(layer.attention, columns, pad, longest)
+            x = block(x, *rows[layer.attention], kv, masks[window])
         return self.head(self.norm(x))  # [B, T, V]
 
     def _check(self, idx, cache, pad):

@@ -31,7 +31,9 @@ def rope_table(rope: Rope, head_dim, max_len, length=None, device=None):
 def check_table(cos, width):
     """A layer knows its rotary width; for `apply_rope` alone, a table that is too narrow is partial rotary."""
     if 2 * cos.shape[-1] != width:
-        raise ValueError(f"the table turns {2 * cos.shape[-1]} dimensions, this layer's rotary width is {width}")
+        raise ValueError(
+            f"the table turns {2 * cos.shape[-1]} dimensions, this layer's rotary width is {width}"
+        )
 
 
 def apply_rope(x, cos, sin, layout="half"):
@@ -63,7 +65,8 @@ def apply_rope(x, cos, sin, layout="half"):
     turned = (
         torch.cat(pair, dim=-1) if layout == "half" else torch.stack(pair, dim=-1).flatten(-2)
     )  # [B, heads, T, r]
-    return torch.cat([turned.to(x.dtype), rest], dim=-1)  # [B, heads, T, dh]
+    turned = turned.to(x.dtype)
+    return torch.cat([turned, rest], dim=-1) if rest.shape[-1] else turned  # [B, heads, T, dh]
 
 
 def layout_permutation(head_dim, to="half", rotary_dim=None):
