@@ -72,7 +72,9 @@ def test_kv_cache_bytes(n_layers, n_kv, dh, tokens, expected):
 
 def test_mla_cache_bytes_of_deepseek_v3():
     assert a.mla_cache_bytes(61, 512, 64) == 70272
-    assert a.mla_cache_bytes(1, 512, 64, tokens=65536, bytes_per_element=0.5) == 18874368  # 4 bits: 18 MiB a layer
+    assert (
+        a.mla_cache_bytes(1, 512, 64, tokens=65536, bytes_per_element=0.5) == 18874368
+    )  # 4 bits: 18 MiB a layer
     assert round(a.mla_cache_bytes(61, 512, 64, 65536, bytes_per_element=0.5) / GIB, 4) == 1.0723
     as_heads = 61 * 128 * (192 + 128) * 2
     assert as_heads == 4997120
@@ -116,7 +118,11 @@ def test_a_tied_matrix_counts_once(V, d, n_layers, h, d_ff, expected):
 
 def test_parts_sum_to_the_total_with_every_kind_of_part():
     layers = (
-        Layer(GQA(6, 2, 10, v_head_dim=14, qk_norm=True, bias=True, out_bias=True), Dense(50, bias=True), "sandwich"),
+        Layer(
+            GQA(6, 2, 10, v_head_dim=14, qk_norm=True, bias=True, out_bias=True),
+            Dense(50, bias=True),
+            "sandwich",
+        ),
         Layer(GQA(6, 2, 10, qk_norm="width"), MoE(5, 2, 30, 20), counted=(Counted("sinks", 6),)),
         Layer(MLA(4, 12, 16, 8, 6, 10, bias=True), Dense(50, gated=False, bias=True), "parallel"),
         Layer(None, Dense(40), counted=(Counted("experts", 90, active=30),)),
@@ -158,7 +164,11 @@ def test_a_latent_cache_has_no_heads_and_no_factor_2():
 def test_state_and_extra_keys_stand_beside_the_cache():
     part = Counted("linear", 10, kv_elements=3, state_elements=500)
     cfg = model(Layer(GQA(4, 2, 8), Dense(10)), Layer(None, Dense(10), counted=(part,)))
-    assert (a.kv_elements_per_token(cfg), a.extra_kv_elements_per_token(cfg), a.state_elements(cfg)) == (32, 3, 500)
+    assert (a.kv_elements_per_token(cfg), a.extra_kv_elements_per_token(cfg), a.state_elements(cfg)) == (
+        32,
+        3,
+        500,
+    )
     assert a.sequence_bytes(cfg, 10, batch=3) == 2 * 3 * (32 * 10 + 3 * 10 + 500)
 
 
@@ -192,7 +202,10 @@ def test_absorbed_latents_cost_more_per_key_and_nothing_to_expand():
     cfg = deepseek_like(1)
     absorbed = a.flops_per_token(cfg, 1000) - a.flops_per_token(cfg, 999)
     assert absorbed == 2 * 128 * (2 * 512 + 64)
-    assert a.prefill_flops(cfg, 2) - 2 * (a.prefill_flops(cfg, 1) - 2 * 129280 * 7168) - 2 * 129280 * 7168 == 2 * 128 * 320
+    assert (
+        a.prefill_flops(cfg, 2) - 2 * (a.prefill_flops(cfg, 1) - 2 * 129280 * 7168) - 2 * 129280 * 7168
+        == 2 * 128 * 320
+    )
 
 
 def test_a_decode_step_reads_weights_and_cache_once():
@@ -201,7 +214,9 @@ def test_a_decode_step_reads_weights_and_cache_once():
     assert a.decode_bytes(cfg, 4096, batch=8) == 2 * (p.total - p.embedding) + 8 * a.kv_bytes(cfg, 4096)
     assert a.weight_bytes_per_step(cfg.replace(tied=True)) == a.weight_bytes_per_step(cfg)
     assert a.decode_seconds(cfg, 4096, 2e12) == a.decode_bytes(cfg, 4096) / 2e12
-    assert a.decode_tokens_per_second(cfg, 4096, 2e12, batch=8) == 8 / a.decode_seconds(cfg, 4096, 2e12, batch=8)
+    assert a.decode_tokens_per_second(cfg, 4096, 2e12, batch=8) == 8 / a.decode_seconds(
+        cfg, 4096, 2e12, batch=8
+    )
     assert 0.9 < a.arithmetic_intensity(cfg, 1) < 1.1  # two FLOPs for each 2-byte weight
     assert a.arithmetic_intensity(cfg, 1, batch=64) > 50
 
@@ -229,7 +244,14 @@ def test_users_and_context_fit_and_one_more_does_not():
 
 @pytest.mark.parametrize(
     ("n", "text"),
-    [(0, "0 B"), (1023, "1,023 B"), (1024, "1 KiB"), (70272, "68.6 KiB"), (327680, "320 KiB"), (40 * GIB, "40 GiB")],
+    [
+        (0, "0 B"),
+        (1023, "1,023 B"),
+        (1024, "1 KiB"),
+        (70272, "68.6 KiB"),
+        (327680, "320 KiB"),
+        (40 * GIB, "40 GiB"),
+    ],
 )
 def test_format_bytes_is_binary(n, text):
     assert a.format_bytes(n) == text

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from lib import arithmetic as a
 from lib.config import ModelConfig
+from lib.describe import page
 from lib.families import read_config
 from lib.families.table import FAMILIES, HARMLESS
+from lib.implied import as_json
 from published import CONFIGS, FILES, raw, same
 
 # ---- what a file does not say is reported, and nothing else changes a number in silence
@@ -125,6 +127,8 @@ def test_a_mutated_config_is_read_or_refused(path, data):
     rows = [layer.attention for layer in cfg.layers if layer.attention is not None]
     assert all(x.rope is None or math.isfinite(x.rope.base) for x in rows)
     assert read_config(json.loads(json.dumps(fields))) == cfg  # the same again, through JSON
+    assert "None" not in page(cfg, 4096, 2)
+    json.dumps(as_json(cfg, 4096, 2), allow_nan=False)
 
 
 @settings(max_examples=300, deadline=20_000, derandomize=True, database=None)

@@ -118,7 +118,7 @@ def _biases(f):
 
 
 def _row(label, text):
-    return f"  {label:<15}{text}"
+    return f"  {label:<14} {text}"
 
 
 def _block(f):
@@ -157,9 +157,7 @@ def _block(f):
 
 def _parameters(cfg):
     p = a.parameters(cfg)
-    lines = [
-        _row("total", f"{p.total:,} ({a.format_count(p.total)}), {a.format_bytes(2 * p.total)} in bf16")
-    ]
+    lines = [_row("total", f"{p.total:,} ({a.format_count(p.total)}), {a.format_bytes(2 * p.total)} in bf16")]
     if p.active != p.total:
         lines.append(_row("active", f"{p.active:,} ({a.format_count(p.active)}) for each token"))
     for label, value in (("embedding", p.embedding), ("head", p.head), ("attention", p.attention), ("feed-forward", p.ffn),
@@ -216,6 +214,10 @@ def _cache(cfg, tokens, batch):
     return lines + [_row("", f"- {reason}") for reason in reasons]
 
 
+def _rate(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _time(cfg, tokens, batch, bandwidth):
     moved, weights = a.decode_bytes(cfg, tokens, batch), a.weight_bytes_per_step(cfg, batch)
     seconds = a.decode_seconds(cfg, tokens, bandwidth, batch)
@@ -231,7 +233,7 @@ def _time(cfg, tokens, batch, bandwidth):
         ),
         _row(
             "bound",
-            f"at {a.format_bytes_decimal(bandwidth)}/s not below {1000 * seconds:.3g} ms, not above {batch / seconds:,.3g} tokens/s",
+            f"at {a.format_bytes_decimal(bandwidth)}/s not below {1000 * seconds:.3g} ms, not above {_rate(batch / seconds)} tokens/s",
         ),
     ]
 

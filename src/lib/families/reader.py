@@ -65,12 +65,11 @@ class Reader:
 
     def stated_heads(self):
         """What the usual calculator takes for h and n_kv: the file's own fields, read literally."""
-        heads = self.f.size("n_heads")
-        for key in ("num_key_value_heads", "num_kv_heads"):
-            value = self.f.raw.get(key)
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                return heads, value
-        return heads, heads
+        f = self.f
+        heads, known = f.size("n_heads"), set(f.used)
+        given = [f.size(key, None) for key in ("num_key_value_heads", "num_kv_heads")]
+        f.used = known  # a field that only the calculator reads is still one that this reader does not use
+        return heads, next((value for value in given if value is not None), heads)
 
     def warnings(self):
         f = self.f

@@ -127,6 +127,7 @@ _SOFTCAPS = {
 }
 _DEEPSEEK_MOE = Experts(where="leading", shared_count="n_shared_experts")
 _QWEN_MOE_FIELDS = {"experts": ("num_experts", "num_local_experts")}
+_ROUTED = {"experts": ("n_routed_experts", "num_local_experts")}
 
 _OLD = {"max_len": ("n_positions", "n_ctx"), "eps": ("layer_norm_epsilon",)}
 _MROPE = {"use_mrope": (False, "RoPE over several axes")}
@@ -150,7 +151,7 @@ _GLM = Family(
     out_bias=False, rotary=0.5, layout="adjacent",
 )
 _DEEPSEEK_V3 = Family(
-    defaults=_defaults(1e4, 4096), attention="mla", bias=("attention_bias", False), moe=_DEEPSEEK_MOE,
+    keys=_ROUTED, defaults=_defaults(1e4, 4096), attention="mla", bias=("attention_bias", False), moe=_DEEPSEEK_MOE,
     layout="rope_interleave", ignored=("n_kv_heads", "head_dim", "mlp_bias"),
 )
 _COHERE = Family(
@@ -268,21 +269,21 @@ FAMILIES = {
         refuse={"apply_residual_connection_post_layernorm": (False, "a residual taken after the norm")},
     ),
     "glm4_moe": Family(
-        defaults=_defaults(1e4, 131072, 1e-5), bias=("attention_bias", False), out_bias=False,
+        keys=_ROUTED, defaults=_defaults(1e4, 131072, 1e-5), bias=("attention_bias", False), out_bias=False,
         qk_norm=("use_qk_norm", False, True), rotary=0.5, moe=_DEEPSEEK_MOE,
     ),
     "glm4_moe_lite": Family(
-        defaults=_defaults(1e4, 202752, 1e-5), attention="mla", bias=("attention_bias", False),
+        keys=_ROUTED, defaults=_defaults(1e4, 202752, 1e-5), attention="mla", bias=("attention_bias", False),
         moe=_DEEPSEEK_MOE, layout="rope_interleave", ignored=("n_kv_heads", "head_dim"),
     ),
     "deepseek_v2": Family(
-        defaults=_defaults(1e4, 2048), attention="mla", bias=("attention_bias", False), moe=_DEEPSEEK_MOE,
+        keys=_ROUTED, defaults=_defaults(1e4, 2048), attention="mla", bias=("attention_bias", False), moe=_DEEPSEEK_MOE,
         layout="adjacent", ignored=("n_kv_heads", "head_dim", "mlp_bias"),
     ),
     "deepseek_v3": _DEEPSEEK_V3,
     "kimi_k2": _DEEPSEEK_V3,
     "deepseek_v32": Family(
-        defaults=_defaults(1e4, 163840), attention="mla", bias=("attention_bias", False),
+        keys=_ROUTED, defaults=_defaults(1e4, 163840), attention="mla", bias=("attention_bias", False),
         moe=_DEEPSEEK_MOE, layout="adjacent", build="deepseek_v32",
         ignored=("n_kv_heads", "head_dim", "mlp_bias"),
     ),
