@@ -6,7 +6,7 @@ LAB_ARGS ?=
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model lab test test-browser notebooks experiments bench-mla bench-sliders bench-class site slides \
+.PHONY: help setup model lab test test-browser notebooks corpus experiments bench-mla bench-sliders bench-class site slides \
 	student solutions hub gpu
 
 help: ## this list
@@ -30,6 +30,9 @@ test-browser: model ## run the tests that need Chromium: JupyterLab, sliders, si
 
 notebooks: model ## execute notebooks/*.py into the committed .ipynb files [CH=05]
 	@$(PY) -m book.publish.execute $(CH)
+
+corpus: model ## write the training text again with the real model (an hour of one core; resumes) and compare
+	@$(PY) -m book.corpus
 
 experiments: model ## train what chapters 07 and 09 plot (up to an hour; resumes) into notebooks/results
 	@$(PY) -m book.experiments
