@@ -29,6 +29,7 @@ html_show_sourcelink = False
 html_show_search_summary = False  # summaries are fetched, which a page opened from a disk may not do
 html_last_updated_fmt = None
 html_theme_options = {
+    "footer_content_items": [],
     "use_download_button": False,
     "use_fullscreen_button": True,
     "show_toc_level": 2,

@@ -60,6 +60,8 @@ def height(cell):
     if cell.cell_type == "markdown":
         lines = sum(1 + len(line) // 82 for line in re.split(r"\n\n|\n(?=[-|#>])", cell.source))
         return 48 * lines + 40 * cell.source.count("$$") + 30 * len(re.findall(r"(?m)^#", cell.source))
+    if "explorer" in cell.metadata:
+        return 740  # a slide to itself
     tall = 30 + 27 * len(cell.source.splitlines())
     for output in cell.outputs:
         data = output.get("data", {})

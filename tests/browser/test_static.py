@@ -1,0 +1,177 @@
+"""The site and the slides, built here, opened from the disk in a Chromium without a network."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from book.explore import ALL, player
+from book.paths import chapters
+from book.publish import site, slides, static
+
+CHAPTERS = chapters(suffix=".ipynb")
+EACH = pytest.mark.parametrize("path", CHAPTERS, ids=[p.stem for p in CHAPTERS])
+PHONE = {"width": 390, "height": 844}
+OUTSIDE = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["'](?:https?:)?//[^"']*""")
+
+
+@pytest.fixture(scope="session")
+def the_site(tmp_path_factory):
+    out = tmp_path_factory.mktemp("static") / "site"
+    site.build(out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def the_slides(tmp_path_factory):
+    out = tmp_path_factory.mktemp("static") / "slides"
+    slides.build(out)
+    return out
+
+
+@pytest.fixture
+def offline(page):
+    """`page` without a network; what it asks for beyond the disk is in `page.asked`, and goes nowhere."""
+    page.asked = []
+
+    def on_request(route, request):
+        if request.url.startswith(("file:", "data:", "blob:")):
+            route.continue_()
+        else:
+            page.asked.append(request.url)
+            route.abort()
+
+    page.context.route("**/*", on_request)
+    page.context.set_offline(True)
+    yield page
+    assert page.asked == []
+    assert page.problems == []
+
+
+def explorers_in(path):
+    """[(explorer, settings it is shown at)] of the committed chapter."""
+    import nbformat
+
+    nb = nbformat.read(path, as_version=4)
+    found = [static.explorer_of(o) for c in nb.cells for o in c.get("outputs", [])]
+    return [(ALL[name], ALL[name].settings(**at)) for name, at in filter(None, found)]
+
+
+def pixels(picture):
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+
+
+def shown(figure):
+    return pixels(base64.b64decode(figure.locator("img").get_attribute("src").split(",")[1]))
+
+
+def check_player(page, figure, explorer, at):
+    """The first and last stop of every control by key: each time the live picture, its text and the label."""
+    assert figure.get_attribute("data-explorer") == explorer.name
+    knobs = {k.name: k for k in explorer.knobs}
+    now = dict(at)
+    assert np.array_equal(shown(figure), pixels(explorer.frame(**now)))
+    for i, (name, offered) in enumerate(player.stops(explorer, at).items()):
+        control = figure.locator("input, select").nth(i)
+        for key, stop in (("End", offered[-1]), ("Home", offered[0])):
+            control.focus()
+            page.keyboard.press(key)
+            now[name] = knobs[name].stops[stop]
+            assert np.array_equal(shown(figure), pixels(explorer.frame(**now))), f"{explorer.name}: {now}"
+            assert figure.locator(".says").inner_text().strip() == " ".join(explorer.text(**now).split())
+            if not knobs[name].choice:
+                assert control.get_attribute("aria-valuetext") == knobs[name].labels[stop]
+    figure.get_by_role("button", name="Reset").click()
+    assert np.array_equal(shown(figure), pixels(explorer.frame(**at)))
+
+
+@EACH
+def test_page_moves_without_a_network(path, the_site, offline):
+    offline.goto((the_site / f"{path.stem}.html").as_uri())
+    figures = offline.locator(".explorer-player")
+    wanted = explorers_in(path)
+    assert figures.count() == len(wanted)
+    for i, (explorer, at) in enumerate(wanted):
+        check_player(offline, figures.nth(i), explorer, at)
+    assert offline.locator("a[download]").first.get_attribute("href") == f"notebooks/{path.name}"
+    assert (the_site / "notebooks" / path.name).read_bytes() == path.read_bytes()
+
+
+@EACH
+def test_page_typesets_and_fits_a_phone(path, the_site, offline):
+    offline.set_viewport_size(PHONE)
+    offline.goto((the_site / f"{path.stem}.html").as_uri())
+    if offline.locator(".math").count():
+        offline.wait_for_selector("mjx-container svg")
+        assert offline.locator(".math:not(:has(mjx-container))").count() == 0
+        assert offline.locator("mjx-merror").count() == 0
+    wide, window = offline.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= window, f"the page is {wide} pixels wide on a phone of {window}"
+
+
+def test_no_page_names_a_script_or_picture_outside(the_site, the_slides):
+    for path in [*the_site.rglob("*.html"), *the_slides.rglob("*.html")]:
+        text = path.read_text(encoding="utf-8")
+        assert not OUTSIDE.findall(text), path.name
+
+
+def test_search_finds_words_of_every_chapter(the_site, offline):
+    for path in CHAPTERS:
+        word = path.stem.split("_")[-1]
+        offline.goto(f"{(the_site / 'search.html').as_uri()}?q={word}")
+        offline.wait_for_selector("ul.search li")
+        found = [a.get_attribute("href") for a in offline.locator("ul.search li a").all()]
+        assert any(path.stem in href for href in found), f"{word}: {found}"
+
+
+def test_dark_and_light(the_site, offline):
+    offline.goto((the_site / f"{CHAPTERS[0].stem}.html").as_uri())
+    brightness = "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => +a + +b)"
+    seen = {}
+    for scheme in ("light", "dark"):
+        offline.emulate_media(color_scheme=scheme)
+        offline.wait_for_function(f"document.documentElement.dataset.theme === '{scheme}'")
+        offline.wait_for_timeout(300)
+        seen[scheme] = int(offline.evaluate(brightness))
+    assert seen["light"] > 600 and seen["dark"] < 150, seen
+    button = offline.locator(".theme-switch-button:visible").first
+    for _ in range(2):  # auto, light, dark: one or two clicks from where it stands
+        button.click()
+        offline.wait_for_timeout(300)
+        if offline.evaluate("document.documentElement.dataset.theme") == "light":
+            break
+    assert int(offline.evaluate(brightness)) > 600, "the button overrides the system"
+
+
+@EACH
+def test_deck_moves_without_a_network(path, the_slides, offline):
+    offline.set_viewport_size({"width": 1280, "height": 800})
+    offline.goto((the_slides / f"{path.stem}.html").as_uri())
+    offline.wait_for_function("window.Reveal && Reveal.isReady()")
+    assert offline.evaluate("Reveal.getTotalSlides()") >= 5
+    first = offline.evaluate("location.hash")
+    offline.keyboard.press("ArrowRight")
+    assert offline.evaluate("location.hash") != first
+    figures = offline.locator(".explorer-player")
+    wanted = explorers_in(path)
+    assert figures.count() == len(wanted)
+    for i, (explorer, at) in enumerate(wanted):
+        offline.evaluate(
+            """i => {
+            const at = Reveal.getIndices(document.querySelectorAll(".explorer-player")[i].closest("section"));
+            Reveal.slide(at.h, at.v);
+        }""",
+            i,
+        )
+        here = offline.evaluate("location.hash")
+        figures.nth(i).locator("input, select").first.focus()
+        for key in ("ArrowRight", "ArrowLeft", "ArrowRight"):
+            offline.keyboard.press(key)
+        assert offline.evaluate("location.hash") == here, "arrow keys on a focused slider turned the slide"
+        figures.nth(i).get_by_role("button", name="Reset").click()
+        check_player(offline, figures.nth(i), explorer, at)
+        bottom = figures.nth(i).locator("button").evaluate("b => b.getBoundingClientRect().bottom")
+        assert bottom <= 800, f"{explorer.name}: the knobs end {bottom:.0f} pixels down a slide of 800"
