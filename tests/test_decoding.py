@@ -8,7 +8,7 @@ import torch
 
 import toys
 from lib import LlamaStyleLM, chat_prompt, generate
-from lib.decoding import PREFILL_LOGITS, TextStream, left_pad, main, sample
+from lib.decoding import TextStream, left_pad, main, sample
 
 
 def by_hand(model, row, n):
@@ -53,7 +53,7 @@ def test_a_prompt_longer_than_one_chunk(monkeypatch, kind, padded):
     model = toys.model(kind, tied=False, max_len=256)
     idx, pad = toys.tokens(2, 150), torch.tensor([0, 70]) if padded else None
     whole = generate(model, idx, 6, pad=pad)
-    monkeypatch.setattr("lib.decoding.PREFILL_LOGITS", 1)
+    monkeypatch.setattr("lib.decoding.PREFILL_TOKENS", 128)
     assert torch.equal(generate(model, idx, 6, pad=pad), whole)
 
 
@@ -166,20 +166,19 @@ def test_left_pad_refuses_an_empty_prompt():
         left_pad([[1, 2], []])
 
 
-def test_chunks_keep_the_logits_of_a_prefill_small(monkeypatch):
-    """A batch of 64 prompts never makes more logits than the bound, except for the shortest chunk of 64 tokens."""
-    model, widest = LlamaStyleLM(V=1000, d=16, n_layers=1, n_heads=2, n_kv_heads=1, d_ff=8), 0
+def test_a_prefill_makes_the_logits_of_one_position_a_row_and_bounded_chunks(monkeypatch):
+    model, calls = LlamaStyleLM(V=1000, d=16, n_layers=1, n_heads=2, n_kv_heads=1, d_ff=8), []
     forward = model.forward
 
-    def watched(idx, *rest):
-        nonlocal widest
-        widest = max(widest, idx.numel())
-        return forward(idx, *rest)
+    def watched(idx, *rest, **named):
+        logits = forward(idx, *rest, **named)
+        calls.append((idx.shape[1], logits.shape[1]))
+        return logits
 
     monkeypatch.setattr(model, "forward", watched)
-    monkeypatch.setattr("lib.decoding.PREFILL_LOGITS", 400_000)
+    monkeypatch.setattr("lib.decoding.PREFILL_TOKENS", 800)
     generate(model, toys.tokens(2, 900), 1)
-    assert widest == 400 and PREFILL_LOGITS >= 2**20
+    assert calls == [(400, 1), (400, 1), (100, 1)]
 
 
 def byte_tokenizer():

@@ -11,7 +11,7 @@ from lib.weights import find_model, load_model, load_tokenizer
 # SmolLM2's chat template, as its own file states it (tokenizer.chat_template).
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 TURN_START, TURN_END = "<|im_start|>", "<|im_end|>"
-PREFILL_LOGITS = 2**25  # numbers of logits a prefill chunk may make: 128 MiB in float32
+PREFILL_TOKENS = 4096  # of all rows together in one call
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -101,11 +101,10 @@ def generate(
 
 
 def _prefill(model, idx, cache, pad):
-    """The last position's logits [B, V]; in chunks, since all positions' logits are made and only the last are wanted."""
-    B, T = idx.shape
-    chunk = max(64, PREFILL_LOGITS // (B * model.config.V))
-    for start in range(0, T, chunk):
-        logits = model(idx[:, start : start + chunk], cache, pad if start == 0 else None)[:, -1]
+    """The last position's logits [B, V]; in chunks, so that a long prompt's activations and masks stay small."""
+    chunk = max(1, PREFILL_TOKENS // idx.shape[0])
+    for start in range(0, idx.shape[1], chunk):
+        logits = model(idx[:, start : start + chunk], cache, pad if start == 0 else None, last=True)[:, -1]
     return logits
 
 

@@ -110,8 +110,8 @@ class LlamaStyleLM(nn.Module):
             raise ValueError(f"a cache of {max_len} tokens: this model's max_len is {self.config.max_len}")
         return ModelCache(self.config, batch, max_len, self.emb.weight.dtype, self.emb.weight.device)
 
-    def forward(self, idx, cache=None, pad=None):
-        """idx int [B, T] -> logits [B, T, V].
+    def forward(self, idx, cache=None, pad=None, last=False):
+        """idx int [B, T] -> logits [B, T, V]; last: only the last token's, [B, 1, V] (a prefill wants no others).
 
         cache: continues after the tokens in it. pad: int [B], how many tokens at the left of each row are padding;
         given with the first call, the cache remembers it.
@@ -131,7 +131,7 @@ class LlamaStyleLM(nn.Module):
             if layer.attention not in rows:
                 rows[layer.attention] = self._rows(layer.attention, columns, pad, longest)
             x = block(x, *rows[layer.attention], kv, masks[window])
-        return self.head(self.norm(x))  # [B, T, V]
+        return self.head(self.norm(x[:, -1:] if last else x))  # [B, T, V]
 
     def _check(self, idx, cache, pad):
         if idx.dim() != 2 or idx.is_floating_point() or 0 in idx.shape:

@@ -53,7 +53,7 @@ def make_transformers(model):
 
 def book(model, idx, room):
     cache = model.new_cache(idx.shape[0], room)
-    return lambda ids: model(ids, cache)[:, -1]
+    return lambda ids: model(ids, cache, last=True)[:, -1]
 
 
 def transformers(theirs):
