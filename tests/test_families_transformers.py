@@ -5,6 +5,8 @@ import pytest
 from lib import arithmetic as a
 from lib.config import Dense
 from lib.families import read_config
+from lib.families.config_file import SPELLINGS
+from lib.families.reader import ACTIVATIONS
 from lib.families.table import FAMILIES
 
 # ---- against transformers: families whose published files are not here, too
@@ -156,3 +158,49 @@ def test_the_built_model_has_the_parameters_of_the_arithmetic(model_type):
     model = LlamaStyleLM.from_config(cfg, device="meta")
     unique = {id(parameter): parameter for parameter in model.parameters()}
     assert sum(parameter.numel() for parameter in unique.values()) == a.parameters(cfg).total
+
+
+# ---- class defaults are those of the class
+
+
+def first(fields, *names):
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
+@pytest.mark.parametrize("model_type", TOYS)
+def test_class_defaults_are_those_of_transformers(model_type):
+    """What a row of the table fills in for a missing field is what the class fills in."""
+    transformers = pytest.importorskip("transformers")
+    family = FAMILIES[model_type]
+    fields = transformers.CONFIG_MAPPING[model_type]().to_dict()
+    rope = fields.get("rope_parameters") or {}
+    rope = {"full_attention": rope, "sliding_attention": rope} if "rope_theta" in rope else rope
+    full, local = rope.get("full_attention", {}), rope.get("sliding_attention", {})
+    theirs = {
+        "base": full.get("rope_theta"),
+        "eps": first(fields, *SPELLINGS["eps"]),
+        "max_len": first(fields, *SPELLINGS["max_len"]),
+    }
+    if model_type == "olmo":
+        theirs["eps"] = None  # its LayerNorm has no field for it
+    ours = {name: family.defaults.get(name) for name in theirs}
+    assert ours == theirs
+    assert family.tied == fields["tie_word_embeddings"]
+    if family.local_base is not None:
+        assert family.local_base == local["rope_theta"]
+    if (
+        family.positions == "rope"
+        and family.rotary is not None
+        and model_type not in ("gemma4_text", "nemotron_h")
+    ):
+        assert family.rotary == full.get("partial_rotary_factor", 1.0)
+    named = ACTIVATIONS[first(fields, *SPELLINGS["activation"], "mlp_hidden_act")]
+    assert ACTIVATIONS[family.activation] == named
+    for name, value in family.defaults.items():
+        if name in fields and name not in ("head_dim", "n_kv_heads"):
+            assert fields[name] == value, name
+    if "head_dim" in family.defaults:
+        assert fields["head_dim"] == family.defaults["head_dim"]
+    for rule in (family.bias, family.out_bias, family.ffn_bias, family.qk_norm):
+        if isinstance(rule, tuple) and rule[0] in fields:
+            assert fields[rule[0]] == rule[1], rule[0]
