@@ -13,7 +13,8 @@ import torch
 from book.exercises import ALL, check, guard
 from book.exercises import ch09_faults as faults
 from book.exercises.core import SEED_QUESTIONS
-from book.paths import chapters
+from book.explore import ALL as EXPLORERS
+from book.paths import NOTEBOOKS, chapters
 from book.publish.execute import read_source
 
 FEWEST = 4
@@ -258,3 +259,21 @@ def test_chapter_09_shows_the_faulty_block_word_for_word():
             cells = [c.source for c in read_source(source).cells if c.cell_type == "code"]
             for text in (faults.FIRST, faults.SECOND, faults.THIRD):
                 assert text.strip() in [c.strip() for c in cells], f"no cell of {source.name} is\n{text}"
+
+
+# -- the lecturer's page
+
+
+def test_the_lecturers_page_names_what_is_there():
+    text = (NOTEBOOKS / "lecturer.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\d\d\.\w+)`", text))
+    assert named and named <= set(ALL), f"no such exercise: {named - set(ALL)}"
+    rows = re.findall(r"^\| \d\d \| `([\w-]+)` \| `([^`]*)` \|", text, re.MULTILINE)
+    for name, settings in rows:
+        explorer = EXPLORERS[name]
+        knobs = {knob.name: knob for knob in explorer.knobs}
+        for setting in settings.split(", "):
+            knob, value = setting.split("=")
+            stops = {str(stop) for stop in knobs[knob].stops}
+            assert value in stops, f"{name}: {knob} has no stop {value}: {sorted(stops)}"
+    assert {name for name, _ in rows} == set(EXPLORERS), "each explorer has a row on the lecturer's page"
