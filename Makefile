@@ -43,7 +43,7 @@ bench-mla: setup ## time MLA's decode paths at DeepSeek-V3's size into tests/ben
 bench-sliders: model ## time the sliders in a real browser
 	@$(PY) tests/bench/sliders.py
 
-bench-class: model ## load a JupyterHub with simulated students
+bench-class: model student ## load a JupyterHub with simulated students
 	@$(PY) -m book.classroom.load
 
 site: model ## build the static book into build/site
@@ -58,8 +58,8 @@ student: setup ## write copies without solutions to build/student
 solutions: setup ## write copies with solutions to build/solutions
 	@$(PY) -m book.publish.student --solutions
 
-hub: model ## try a class out: JupyterHub on loopback
+hub: model student ## try a class out: JupyterHub on loopback
 	@$(PY) -m book.classroom.hub
 
 gpu: model ## run the library on CUDA (or small on the CPU) against the fp64 oracle
-	@$(PY) tests/bench/gpu.py
+	@$(PY) -m book.gpu_check

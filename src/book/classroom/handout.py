@@ -28,6 +28,11 @@ def source_folder(folder=None):
     return picked.resolve()
 
 
+def names(folder):
+    """The notebooks of a folder that is handed out."""
+    return {path.name for path in Path(folder).glob("*.ipynb")}
+
+
 def _handed_out(source):
     for path in sorted(source.rglob("*")):
         parts = path.relative_to(source).parts

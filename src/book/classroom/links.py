@@ -1,6 +1,6 @@
 """python -m book.classroom.links: the link that opens a chapter on your hub (nbgitpuller) or on Binder.
 
-Both formats are read from nbgitpuller 1.3 and from Binder's documentation; neither service could be reached to try them.
+The first was tried with nbgitpuller 1.3 on this folder's hub and a local repository; Binder could not be reached.
 """
 
 import argparse

@@ -45,6 +45,10 @@ def chapter_file(which, source=None):
             )
         return path.parent, path
     folder = handout.source_folder(source)
+    if source is None and not any(
+        path.name in handout.names(folder) for path in paths.chapters(which, ".ipynb")
+    ):
+        folder = paths.NOTEBOOKS  # the student copies are older than this chapter
     return folder, paths.chapters(which, ".ipynb", folder)[0]
 
 
