@@ -1,10 +1,12 @@
 """The text that chapters 07 and 09 train on: `make corpus`, or python -m book.corpus.
 
-SmolLM2-135M-Instruct writes it through the book's own batched decoding (left padding, one cache, `lib.generate`): short
-stories and explanations, a batch of prompts at a time, each batch with its own seed. It is free to share and, once made,
-fixed: `load_corpus` refuses a text whose sha256 is not the recorded one.
+SmolLM2-135M-Instruct writes it through the book's own batched decoding (left padding, one cache,
+`lib.generate`): short stories and explanations, a batch of prompts at a time, each batch with its own
+seed. It is free to share and, once made, fixed: `load_corpus` refuses a text whose sha256 is not the
+recorded one.
 
-A small model wrote it, so much of what it explains is wrong. It is text to learn spelling and style from, no source of facts.
+A small model wrote it, so much of what it explains is wrong. It is text to learn spelling and style from,
+no source of facts.
 """
 
 import argparse
@@ -28,10 +30,10 @@ SAMPLING = {"temperature": 0.8, "top_k": 50, "max_new_tokens": 320}
 FIRST_SEED = 1000  # batch i is drawn with seed 1000 + i
 SEPARATOR = "\n\n\n"  # between two texts; inside a text there are at most two newlines in a row
 SHORTEST = 200  # bytes
-VALIDATION_SHARE = 0.1  # the last texts, never trained on
+HELD_OUT = 40_000  # bytes: the first texts, never trained on
 
 
-# What is kept ------------------------------------------------------------------------------------------------------------
+# What is kept --------------------
 
 _PLAIN = str.maketrans(
     {
@@ -50,7 +52,7 @@ _PLAIN = str.maketrans(
 
 
 def clean(text, ended=True):
-    """Printable ASCII and newlines. A text that ran out of tokens (ended False) is cut after its last whole sentence."""
+    """Printable ASCII and newlines; a text that ran out of tokens is cut after its last whole sentence."""
     text = unicodedata.normalize("NFKD", text.translate(_PLAIN)).encode("ascii", "ignore").decode()
     text = "".join(c for c in text if c == "\n" or c.isprintable())
     text = re.sub(r" *\n", "\n", re.sub(r" {2,}", " ", text))
@@ -64,7 +66,8 @@ def clean(text, ended=True):
 def fault(text):
     """Why a cleaned text is not kept: "short", "repeats" or None.
 
-    repeats: the same eight words in a row come three times or more, or zlib makes it smaller than 35 % of its length.
+    repeats: the same eight words in a row come three times or more, or zlib makes it smaller than 35 % of
+    its length.
     """
     if len(text) < SHORTEST:
         return "short"
@@ -78,7 +81,7 @@ def fault(text):
 
 
 def assemble(parts):
-    """The batches in order -> (text, counts): cleaned, faulty ones and ones with an equal first 100 bytes dropped."""
+    """The batches in order -> (text, counts): all cleaned, without the faulty and the equally beginning."""
     kept, seen = [], set()
     counts = {"written": 0, "short": 0, "repeats": 0, "same beginning": 0}
     for part in parts:
@@ -95,7 +98,7 @@ def assemble(parts):
     return SEPARATOR.join(kept) + "\n", counts
 
 
-# Writing it --------------------------------------------------------------------------------------------------------------
+# Writing it --------------------
 
 
 def chat(prompt):
@@ -119,7 +122,7 @@ def write_part(model, tokenizer, asked, seed, step=None, sampling=SAMPLING):
 
 
 def make_parts(folder=BUILD / "corpus", target=TARGET, minutes=None):
-    """Batches into `folder`, one file each, until the cleaned text has `target` bytes; a file that is there is kept.
+    """Batches into `folder`, one file each, until the cleaned text has `target` bytes; resumes.
 
     minutes: start no further batch after so long. Returns the list of batches.
     """
@@ -159,10 +162,10 @@ def make_parts(folder=BUILD / "corpus", target=TARGET, minutes=None):
     return parts
 
 
-# The fixed file ----------------------------------------------------------------------------------------------------------
+# The fixed file --------------------
 
 FILE = DATA / "corpus.txt.xz"
-SHA256 = "0" * 64  # of the uncompressed text
+SHA256 = "0319add50b45705abfc6540ce4da714b33eecf4b4c1b877cff6aa9e7e58eef26"  # of the uncompressed text
 
 
 def pack(text):
@@ -187,24 +190,30 @@ def load_corpus(file=FILE, sha256=SHA256):
     got = hashlib.sha256(text).hexdigest()
     if got != sha256:
         raise ValueError(
-            f"{file.name}: sha256 of the text is {got}, expected {sha256}: another text, whose results cannot be compared"
+            f"{file.name}: sha256 of the text is {got}, expected {sha256}: another text, whose results"
+            " cannot be compared"
         )
     return text
 
 
-def split(text):
-    """bytes -> (train, held out): the last texts, about a tenth of the bytes, are never trained on."""
-    at = text.find(SEPARATOR.encode(), int(len(text) * (1 - VALIDATION_SHARE)))
+def split(text, held_out_bytes=HELD_OUT):
+    """bytes -> (train, held out): the first texts, at least `held_out_bytes` of them, are never trained on.
+
+    They stand first so that a longer corpus changes neither them nor what a short run reads after them.
+    Raises: ValueError if the text is too short.
+    """
+    at = text.find(SEPARATOR.encode(), held_out_bytes)
     if at < 0:
         raise ValueError(
-            f"no separator in the last tenth of {len(text)} bytes: expected texts with {SEPARATOR!r} between them"
+            f"no separator after the first {held_out_bytes} of {len(text)} bytes: expected texts with"
+            f" {SEPARATOR!r} between them"
         )
     at += len(SEPARATOR)
-    return text[:at], text[at:]
+    return text[at:], text[:at]
 
 
 def main(argv=None):
-    """Write the corpus (resumes), then say whether it is the recorded text; --replace makes it the recorded file."""
+    """Write the corpus and say whether it is the recorded text; --replace puts it in its place."""
     import torch
 
     p = argparse.ArgumentParser("python -m book.corpus", description="SmolLM2 writes the training text.")
@@ -227,8 +236,8 @@ def main(argv=None):
         print("the recorded text, byte for byte")
     else:
         print(
-            "not the recorded text: another processor or torch rounds differently, and a draw that falls on the edge changes all"
-            " that follows. notebooks/data is unchanged"
+            "not the recorded text: another processor or torch rounds differently, and a draw that falls on the"
+            " edge changes all that follows. notebooks/data is unchanged"
         )
     return 0
 

@@ -1,4 +1,5 @@
-"""What the real model was asked to write: 768 stories and 768 explanations, in a fixed order. Plain data, no randomness."""
+"""What the real model was asked to write: 768 stories and 768 explanations, in a fixed order. Plain data,
+no randomness."""
 
 HEROES = (
     "Ines the baker", "Omar the lamplighter", "a shy fox", "Mira the clockmaker", "an old tortoise", "Tom the postman",

@@ -46,14 +46,16 @@ class Experiment:
     sizes: tuple = tuple(SIZES.items())
 
     def plan(self):
-        """(variant, lr, seed) in order: whole seeds first, so that a file that is not finished yet compares like with like."""
+        """(variant, lr, seed) in order: whole seeds first, so that a file that is not finished yet
+        compares like with like."""
         return [(v, lr, seed) for lr, seed, v in product(self.rates, self.seeds, self.variants)]
 
     def settings(self):
         """What the runs have in common, as it stands in the file."""
         return {
-            "variants": list(self.variants), "rates": list(self.rates), "seeds": list(self.seeds), "steps": self.steps,
-            "batch": self.batch, "probe_every": self.probe_every, "sizes": dict(self.sizes), "parameter_tolerance": TOLERANCE,
+            "variants": list(self.variants), "rates": list(self.rates), "seeds": list(self.seeds),
+            "steps": self.steps, "batch": self.batch, "probe_every": self.probe_every,
+            "sizes": dict(self.sizes), "parameter_tolerance": TOLERANCE,
             "optimizer": {"name": "AdamW", "betas": list(BETAS), "weight_decay": WEIGHT_DECAY, "clip": CLIP,
                           "warm_up": WARM_UP, "floor": FLOOR},
             "held_out_windows": WINDOWS, "probe_windows": PROBES,
@@ -69,7 +71,7 @@ EXPERIMENTS = {
 
 
 def unigram_bits(train_text, held_out_text):
-    """Bits per byte if each held-out byte is predicted by its frequency in the training text (add-one) and nothing else."""
+    """Bits per byte of a prediction by the byte's frequency in the training text (add-one) alone."""
     seen = torch.bincount(as_bytes(train_text), minlength=256).double() + 1
     return (-(seen / seen.sum()).log2()[as_bytes(held_out_text)]).mean().item()
 
@@ -82,10 +84,11 @@ def _cpu():
         return platform.processor() or platform.machine()
 
 
-def _made(seconds):
+def _made(seconds, text):
     return {
-        "date": date.today().isoformat(), "torch": torch.__version__, "python": platform.python_version(), "device": "cpu",
-        "cpu": _cpu(), "threads": torch.get_num_threads(), "seconds": round(seconds, 1),
+        "date": date.today().isoformat(), "torch": torch.__version__, "python": platform.python_version(),
+        "corpus_sha256": hashlib.sha256(text).hexdigest(), "device": "cpu", "cpu": _cpu(),
+        "threads": torch.get_num_threads(), "seconds": round(seconds, 1),
     }  # fmt: skip
 
 
@@ -107,14 +110,14 @@ def _open(path, head):
     for key, value in head.items():
         if results.get(key) != value:
             raise ValueError(
-                f"{path.name} was made with {key} = {results.get(key)!r}, now it is {value!r}: runs of both in one file cannot be"
-                " compared; move the file away to start anew"
+                f"{path.name} was made with {key} = {results.get(key)!r}, now it is {value!r}: runs of both"
+                " in one file cannot be compared; move the file away to start anew"
             )
     return results
 
 
 def run_experiment(name, experiment=None, folder=RESULTS, text=None, bar=None):
-    """Run what is missing of an experiment and save after every run; what is in the file already is not run again.
+    """Run what a results file lacks, and save after every run.
 
     text: bytes to train on instead of the corpus. Returns the results as they are in `folder`/name.json.
     Raises: ValueError for an unknown name, or a file made with other settings.
@@ -122,9 +125,11 @@ def run_experiment(name, experiment=None, folder=RESULTS, text=None, bar=None):
     if experiment is None:
         _known(name)
         experiment = EXPERIMENTS[name]
-    train_text, held_out_text = split(load_corpus() if text is None else text)
+    text = load_corpus() if text is None else text
+    train_text, held_out_text = split(text)
     head = {
-        "experiment": name, "settings": experiment.settings(), "corpus": fingerprint(train_text, held_out_text),
+        "experiment": name, "settings": experiment.settings(),
+        "text": fingerprint(experiment, train_text, held_out_text),
     }  # fmt: skip
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -142,22 +147,27 @@ def run_experiment(name, experiment=None, folder=RESULTS, text=None, bar=None):
             variant, lr, seed, ids, held_out, experiment.steps, experiment.batch, dict(experiment.sizes),
             experiment.probe_every, step=bar.update if bar is not None else None,
         )  # fmt: skip
-        run["diverged"] = (
-            run["bits_per_byte"] is None or run["bits_per_byte"] > head["corpus"]["unigram_bits"]
-        )
+        run["diverged"] = run["bits_per_byte"] is None or run["bits_per_byte"] > head["text"]["unigram_bits"]
         results["runs"].append(
-            {"variant": variant, "lr": lr, "seed": seed, **run, "made": _made(time.time() - started)}
+            {"variant": variant, "lr": lr, "seed": seed, **run, "made": _made(time.time() - started, text)}
         )
         _write(path, results)
     return results
 
 
-def fingerprint(train_text, held_out_text):
-    """What identifies the text, and what it is like before any model has seen it."""
-    whole = hashlib.sha256(train_text + held_out_text).hexdigest()
+def fingerprint(experiment, train_text, held_out_text):
+    """Which bytes the runs read and are judged on, and how well byte frequencies alone would do.
+
+    A corpus that is longer but begins with the same bytes has the same fingerprint: the runs would be the
+    same.
+    """
+    length = dict(experiment.sizes)["max_len"]
+    read = train_text[: experiment.steps * experiment.batch * length + 1]
+    judged = held_out_text[: min(WINDOWS, (len(held_out_text) - 1) // length) * length + 1]
     return {
-        "sha256": whole, "train_bytes": len(train_text), "held_out_bytes": len(held_out_text),
-        "unigram_bits": round(unigram_bits(train_text, held_out_text), 5),
+        "bytes_read": len(read), "sha256_read": hashlib.sha256(read).hexdigest(),
+        "bytes_held_out": len(judged), "sha256_held_out": hashlib.sha256(judged).hexdigest(),
+        "unigram_bits": round(unigram_bits(read, judged), 5),
     }  # fmt: skip
 
 
@@ -169,7 +179,8 @@ def _known(name):
 def load_results(name, folder=RESULTS, quiet=False):
     """The committed results of an experiment; prints in one line where they come from.
 
-    Raises: ValueError for an unknown name or a file that belongs to another text; FileNotFoundError if it was not run.
+    Raises: ValueError for an unknown name or a file that belongs to another text; FileNotFoundError if it
+    was not run.
     """
     _known(name)
     path = Path(folder) / f"{name}.json"
@@ -180,8 +191,9 @@ def load_results(name, folder=RESULTS, quiet=False):
         made = [run["made"] for run in results["runs"]]
         planned = math.prod(len(results["settings"][k]) for k in ("variants", "rates", "seeds"))
         print(
-            f"{name}: {len(made)} of {planned} runs of {results['settings']['steps']} steps, {max(m['date'] for m in made)},"
-            f" torch {made[-1]['torch']}, {made[-1]['device']} ({made[-1]['cpu']}), corpus {results['corpus']['sha256'][:12]}"
+            f"{name}: {len(made)} of {planned} runs of {results['settings']['steps']} steps,"
+            f" {max(m['date'] for m in made)}, torch {made[-1]['torch']}, {made[-1]['device']}"
+            f" ({made[-1]['cpu']}), text {results['text']['sha256_read'][:12]}"
         )
     return results
 
@@ -189,7 +201,8 @@ def load_results(name, folder=RESULTS, quiet=False):
 def quick_run(steps=60, seed=0, variants=("2019", "modern"), text=None):
     """A few seconds of the same training, live: models of about 60,000 parameters on short windows.
 
-    Returns {variant: {"parameters", "loss" [steps], "bits_per_byte", ..}}. Too small to decide anything: it shows the loop.
+    Returns {variant: {"parameters", "loss" [steps], "bits_per_byte", ..}}. Too small to decide anything:
+    it shows the loop.
     """
     train_text, held_out_text = split(load_corpus() if text is None else text)
     sizes = {"V": 256, "d": 48, "n_layers": 2, "n_heads": 4, "max_len": 64}
@@ -201,7 +214,8 @@ def quick_run(steps=60, seed=0, variants=("2019", "modern"), text=None):
 
 
 def main(argv=None):
-    """python -m book.experiments [training] [qk_norm] [ablation] [second_rate]: all of them, or the named ones; resumes."""
+    """python -m book.experiments [training] [qk_norm] [ablation] [second_rate]: all of them, or the named
+    ones; resumes."""
     names = list(sys.argv[1:] if argv is None else argv) or list(EXPERIMENTS)
     try:
         for name in names:

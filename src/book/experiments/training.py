@@ -1,8 +1,11 @@
-"""One training run: a variant, a learning rate, a seed -> what was measured, as a dictionary that JSON can hold.
+"""One training run: a variant, a learning rate, a seed -> what was measured, as a dictionary that JSON can
+hold.
 
-Chosen before anything was run, the same for every variant, and not tuned since: AdamW (betas 0.9, 0.95; weight decay 0.1 on
-matrices), gradients clipped to norm 1, linear warm-up over the first tenth of the steps, then a cosine down to a tenth of the
-peak, no dropout. All variants of a seed see the same batches in the same order.
+Chosen before anything was run, the same for every variant, and not tuned since: AdamW (betas 0.9, 0.95;
+weight decay 0.1 on matrices), gradients clipped to norm 1, linear warm-up over the first tenth of the
+steps, then a cosine down to a tenth of the peak, no dropout. A run reads the beginning of the training
+text once, window by window, in an order that depends on the seed alone: all variants of a seed see the
+same batches.
 """
 
 import math
@@ -35,16 +38,24 @@ def as_bytes(text):
 
 
 def batches(ids, steps, batch, length, seed):
-    """The [batch, length + 1] windows of every step, from places that depend on the seed alone."""
-    starts = torch.randint(
-        len(ids) - length, (steps, batch), generator=torch.Generator().manual_seed(10_000 + seed)
-    )
-    for row in starts:
-        yield ids[row[:, None] + torch.arange(length + 1)]  # [batch, length + 1]
+    """The [batch, length + 1] windows of every step: the text's first windows, each once, in an order that
+    the seed decides.
+
+    Raises: ValueError if the text has fewer than steps * batch * length + 1 bytes.
+    """
+    n = steps * batch
+    if len(ids) < n * length + 1:
+        raise ValueError(
+            f"a training text of {len(ids):,} bytes: {steps} steps of {batch} windows read"
+            f" {n * length + 1:,} once"
+        )
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(10_000 + seed))
+    yield from windows(ids, length, n)[order].split(batch)
 
 
 def windows(ids, length, n):
-    """The first n windows of length + 1, each beginning at the last byte of the one before: every byte is predicted once."""
+    """The first n windows of length + 1, each beginning at the last byte of the one before: every byte is
+    predicted once."""
     n = min(n, (len(ids) - 1) // length)
     return ids[torch.arange(n)[:, None] * length + torch.arange(length + 1)]
 
@@ -78,10 +89,11 @@ def _listening(model, heard):
 
 @torch.no_grad()
 def attention_state(model, x):
-    """The attention logits of windows x [B, T]: (largest |logit|, mean entropy, entropy of the most decided layer), nats.
+    """The attention logits of windows x [B, T]: (largest |logit|, mean entropy, entropy of the most
+    decided layer), nats.
 
-    A logit is what the softmax gets: q k / sqrt(dh) where the mask allows it. Entropies are over the later half of the queries,
-    each of which has at least T / 2 keys.
+    A logit is what the softmax gets: q k / sqrt(dh) where the mask allows it. Entropies are over the later
+    half of the queries, each of which has at least T / 2 keys.
     """
     heard, largest, entropies = [], [], []
     with _listening(model, heard):
@@ -119,10 +131,10 @@ def train(
 ):
     """Train one variant. `step` is called after each step.
 
-    Returns loss (each step's training loss, nats), held_out ([step, bits per byte], `checks` times, the last at the end), probes
-    ([step, largest logit, entropy, lowest layer entropy] each `probe_every` steps, before that step's update, and at the end).
-    A loss that is not finite ends the run; "finished" says whether it reached the last step.
-    """  # fmt: skip
+    Returns loss (each step's training loss, nats), held_out ([step, bits per byte], `checks` times, the
+    last at the end), probes ([step, largest logit, entropy, lowest layer entropy] each `probe_every`
+    steps, before that step's update, and at the end). A loss that is not finite ends the run; "finished"
+    says whether it reached the last step. """  # fmt: skip
     length = sizes["max_len"]
     model = build(variant, sizes, seed)
     held_out = windows(held_out_ids, length, WINDOWS)

@@ -1,7 +1,8 @@
-"""The models that are compared: the 2019 block, the modern block, and the modern block with one upgrade taken back.
+"""The models that are compared: the 2019 block, the modern block, and the modern block with one upgrade
+taken back.
 
-All have the same width, depth and number of heads; d_ff takes up what a change saves or costs, so that every variant has the
-parameters of the 2019 model within 1 %.
+All have the same width, depth and number of heads; d_ff takes up what a change saves or costs, so that
+every variant has the parameters of the 2019 model within 1 %.
 """
 
 from dataclasses import replace
@@ -33,7 +34,8 @@ ABLATIONS = tuple(TITLES)[2:]
 
 
 class LearnedPositions(nn.Module):
-    """A LlamaStyleLM without RoPE and a learned vector a position: a mixture that lib itself does not offer."""
+    """A LlamaStyleLM without RoPE and a learned vector a position: a mixture that lib itself does not
+    offer."""
 
     def __init__(self, config):
         super().__init__()
@@ -100,8 +102,8 @@ def width(variant, sizes=SIZES):
 def build(variant, sizes=SIZES, seed=0):
     """The variant's model, initialised from `seed`; its parameter count is checked against the 2019 model's.
 
-    Initialisation, the same rule for all: normal with standard deviation 0.02 (GPT-2's), divided by sqrt(2 n_layers) for the two
-    matrices of a block that write into the residual stream; biases 0, gains 1.
+    Initialisation, the same rule for all: normal with standard deviation 0.02 (GPT-2's), divided by sqrt(2
+    n_layers) for the two matrices of a block that write into the residual stream; biases 0, gains 1.
     Raises: ValueError for an unknown variant or counts that differ by more than 1 %.
     """
     model = _make(variant, sizes, width(variant, sizes))
