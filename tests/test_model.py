@@ -315,3 +315,14 @@ def test_features_of_the_model_are_refused_by_name():
     )
     with pytest.raises(ValueError, match=r"does not run logit soft-capping, learned positions \(gemma2\)"):
         LlamaStyleLM.from_config(config.replace(model_type="gemma2"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_tensor_is_made_on_another_device(kind):
+    """On "meta" every tensor that is left on the CPU raises: the same code runs on CUDA."""
+    lm = LlamaStyleLM.from_config(toys.config(kind), device="meta", dtype=torch.bfloat16)
+    idx, pad = toys.tokens(B, T).to("meta"), torch.tensor([0, 4, 9], device="meta")
+    assert lm(idx).shape == lm(idx, pad=pad).shape == (B, T, toys.V)
+    for p in (None, pad):
+        logits, cache = toys.feed(lm, idx, [11, 1, 1, 8, 2], p)
+        assert logits.is_meta and logits.dtype == torch.bfloat16 and cache.layers[0].tensors[0].is_meta
