@@ -103,6 +103,16 @@ def test_what_came_and_what_was_expected(answer, expected):
     assert expected is None or expected in text
 
 
+def test_computed_floats_are_compared_more_closely_than_typed_ones():
+    computed = Exercise(
+        id="99.c", title="t", kind="implement", cases=[(3.0,), (0.5,)], reference=lambda x: [x / 7, 1]
+    )
+    assert computed.judge(lambda x: [x / 7 * (1 + 1e-7), 1.0]).state == "correct"
+    assert "entry 0: expected 0.428571" in computed.judge(lambda x: [x / 7 * 1.001, 1]).text
+    typed = Exercise(id="99.t", title="t", kind="predict", reference=3 / 7)
+    assert typed.judge(0.429).state == "correct" and typed.judge(0.435).state == "wrong"
+
+
 def test_a_gradient_is_no_harm():
     assert (
         DEMO.judge(lambda x, gain: x.requires_grad_(False) * gain.clone().requires_grad_()).state == "correct"

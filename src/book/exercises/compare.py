@@ -7,7 +7,7 @@ import numpy as np
 
 from book.predict import a_kind, as_array, is_tensor, show
 
-# Relative; the largest entry of an array counts with a tenth of it. A value typed by hand is compared more loosely (VALUE_TOL).
+# Relative; the largest entry of an array counts with a tenth of it. A value typed by hand is compared more loosely (TYPED_TOL).
 TOLERANCES = {
     "float64": 1e-9,
     "float32": 1e-5,
@@ -16,7 +16,8 @@ TOLERANCES = {
     "complex64": 1e-5,
     "complex128": 1e-9,
 }
-VALUE_TOL = 5e-3
+TYPED_TOL = 5e-3
+COMPUTED_TOL = 1e-5  # a float that the reader's code returned, perhaps computed in float32
 LARGEST = 50_000_000  # entries that a comparison is willing to look at
 
 
@@ -51,8 +52,11 @@ def _close(a, b, tol):
         return (a == b) | (np.abs(a - b) <= tol * (np.abs(b) + 0.1 * scale)) | (np.isnan(a) & np.isnan(b))
 
 
-def difference(got, want, tol=None):
-    """None if `got` is the same answer as `want`; otherwise one line that says where it is not."""
+def difference(got, want, tol=None, number_tol=TYPED_TOL):
+    """None if `got` is the same answer as `want`; otherwise one line that says where it is not.
+
+    tol: relative, for everything; None = by dtype for arrays, number_tol for Python's floats, exact for integers.
+    """
     if want is None:
         return None if got is None else f"expected None, got {brief(got)}"
     if isinstance(want, bool | np.bool_):
@@ -68,31 +72,31 @@ def difference(got, want, tol=None):
             return f"expected a set such as {{...}}, got {brief(got)}"
         return None if _set_key(got) == _set_key(want) else f"expected {brief(want)}, got {brief(got)}"
     if isinstance(want, dict):
-        return _dict_difference(got, want, tol)
+        return _dict_difference(got, want, tol, number_tol)
     if is_array(want) and len(want.shape) > 0:
         return _array_difference(got, want, tol)
     if isinstance(want, list | tuple):
-        return _list_difference(got, want, tol)
+        return _list_difference(got, want, tol, number_tol)
     if is_number(want):
-        return _number_difference(got, want, tol)
+        return _number_difference(got, want, tol, number_tol)
     if type(got) is type(want) and got == want:
         return None
     return f"expected {brief(want)}, got {brief(got)}"
 
 
-def _dict_difference(got, want, tol):
+def _dict_difference(got, want, tol, number_tol):
     if not isinstance(got, dict):
         return f"expected a dict with the keys {brief(list(want))}, got {brief(got)}"
     if set(got) != set(want):
         return f"expected the keys {brief(list(want))}, got {brief(list(got))}"
     for key, value in want.items():
-        problem = difference(got[key], value, tol)
+        problem = difference(got[key], value, tol, number_tol)
         if problem:
             return f"{show(key)}: {problem}"
     return None
 
 
-def _list_difference(got, want, tol):
+def _list_difference(got, want, tol, number_tol):
     if is_array(got) and len(got.shape) == 1:
         got = got.tolist() if len(got) < 10_000 else got
     if not isinstance(got, list | tuple):
@@ -100,22 +104,22 @@ def _list_difference(got, want, tol):
     if len(got) != len(want):
         return f"expected {len(want)} entries, got {len(got)}"
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
-        problem = difference(a, b, tol)
+        problem = difference(a, b, tol, number_tol)
         if problem:
             return f"entry {i}: {problem}"
     return None
 
 
-def _number_difference(got, want, tol):
+def _number_difference(got, want, tol, number_tol):
     if not is_number(got):
         return f"expected a number, got {brief(got)}"
     a, b = (x.item() if is_array(x) else x for x in (got, want))
     if isinstance(a, complex) or isinstance(b, complex):
-        same = abs(a - b) <= (tol or VALUE_TOL) * abs(b)
+        same = abs(a - b) <= (tol or number_tol) * abs(b)
     elif isinstance(b, numbers.Integral) and tol is None:
         same = a == b
     elif math.isfinite(b):
-        same = a == b or (math.isfinite(a) and abs(a - b) <= (VALUE_TOL if tol is None else tol) * abs(b))
+        same = a == b or (math.isfinite(a) and abs(a - b) <= (number_tol if tol is None else tol) * abs(b))
     else:
         same = a == b or (math.isnan(a) and math.isnan(b))
     return None if same else f"expected {show(b)}, got {show(a)}"

@@ -96,7 +96,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from book.exercises import guard
-from book.exercises.compare import brief, difference, is_number, same, text_key
+from book.exercises.compare import COMPUTED_TOL, brief, difference, is_number, same, text_key
 from book.exercises.shape import arity_problem, untouched
 from book.predict import a_kind
 
@@ -380,6 +380,8 @@ def _outcome_difference(got, want, tol):
     if got.kind != want.kind:
         return got.text or "no value came back"
     if got.kind == "value":
-        compared = guard.run(lambda: difference(got.value, want.value, tol), watch=False, own=False)
+        compared = guard.run(
+            lambda: difference(got.value, want.value, tol, COMPUTED_TOL), watch=False, own=False
+        )
         return compared.value if compared.kind == "value" else f"{a_kind(got.value)} that cannot be compared"
     return None if got.error is want.error else got.text
