@@ -1,5 +1,6 @@
 """Progress: only in a reader's folder, only by a reader, and no broken file stops it."""
 
+import subprocess
 import sys
 
 from book.exercises import ALL, check
@@ -51,3 +52,12 @@ def test_only_a_reader_makes_progress(tmp_path, monkeypatch, capsys):
     work.chmod(0o500)
     check(DEMO, 131_072)  # a folder that cannot be written is no error
     work.chmod(0o700)
+
+
+def test_listing_the_exercises_leaves_torch_unloaded():
+    """Chapters 02 and 05 do their arithmetic without torch; their last cell lists exercises."""
+    code = (
+        "import sys; from book.exercises import ALL, check, progress; progress(); check('01.scale', 'b');"
+        "assert ALL and 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
