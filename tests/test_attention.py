@@ -28,6 +28,7 @@ def test_alignment_is_to_the_last_key(implementation):
     assert counting(2, 5, implementation=implementation) == pytest.approx([2.5, 3.0])
     assert counting(1, 5, implementation=implementation) == pytest.approx([3.0])
     assert counting(3, 3, implementation=implementation) == pytest.approx([1.0, 1.5, 2.0])
+    assert counting(4, 5, implementation=implementation) == pytest.approx([1.5, 2.0, 2.5, 3.0])  # one key before
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "explicit"])
@@ -198,7 +199,7 @@ def test_values_are_never_rotated():
     assert torch.equal(v0, v1) and not torch.allclose(q0, q1) and not torch.allclose(k0, k1)
 
 
-@pytest.mark.parametrize("chunks", [[9], [1] * 9, [4, 1, 3, 1], [2, 7]])
+@pytest.mark.parametrize("chunks", [[9], [1] * 9, [4, 1, 3, 1], [2, 7], [1, 8]])
 @pytest.mark.parametrize("window", [None, 1, 4, 20])
 @pytest.mark.parametrize("rope", [Rope(), None, Rope(rotary_dim=6, layout="adjacent")])
 def test_cached_is_uncached(chunks, window, rope):

@@ -68,7 +68,7 @@ def test_by_the_formula(q_lora_rank, bias):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("chunks", [[T], [1] * T, [4, 1, 3, 1, 2], [2, 9]])
+@pytest.mark.parametrize("chunks", [[T], [1] * T, [4, 1, 3, 1, 2], [2, 9], [1, 10]])
 @pytest.mark.parametrize("q_lora_rank", [22, None])
 def test_three_caches_one_answer(q_lora_rank, chunks, dtype, tolerance):
     """Expanded keys and values cached, latents re-expanded at every step, absorbed: the same numbers, different bytes."""

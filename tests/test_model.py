@@ -12,7 +12,7 @@ from lib.config import Counted, Dense, Layer, MoE, Norm
 
 B, T = 3, 23
 KINDS = sorted(toys.LAYERS)
-CHUNKS = [[1] * T, [9, 1, 1, 7, 5], [2, 20, 1], [T]]
+CHUNKS = [[1] * T, [9, 1, 1, 7, 5], [2, 20, 1], [1, T - 1], [T]]
 
 
 def test_the_seed_model():
