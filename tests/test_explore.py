@@ -87,14 +87,12 @@ def test_every_knob_does_something(explorer):
     for knob in explorer.knobs:
         settings = [explorer.defaults, *corners(explorer)]
         for at in settings:
-            seen = {
-                explorer.frame(**at | {knob.name: stop})
-                for stop in (knob.stops[0], knob.default, knob.stops[-1])
-            }
+            stops = [at | {knob.name: stop} for stop in (knob.stops[0], knob.default, knob.stops[-1])]
+            seen = {(explorer.frame(**stop), explorer.text(**stop)) for stop in stops}
             if len(seen) > 1:
                 break
         else:
-            pytest.fail(f"the picture is the same wherever {knob.name!r} stands")
+            pytest.fail(f"picture and text are the same wherever {knob.name!r} stands")
 
 
 def test_a_frame_does_not_depend_on_the_frames_before(explorer):
