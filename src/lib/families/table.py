@@ -333,6 +333,7 @@ FAMILIES = {
     "hunyuan_v1_dense": Family(
         defaults=_defaults(1e4, 2048, 1e-5, n_kv_heads="n_heads"),
         qk_norm=("use_qk_norm", True, True), bias=("attention_bias", False), ignored=("mlp_bias",),
+        always=("QK-norm after RoPE",),
     ),
     "internlm2": Family(defaults=_defaults(1e4, 2048, n_kv_heads="n_heads"), bias=("bias", True)),
     "ernie4_5": Family(

@@ -1,0 +1,492 @@
+# %% [markdown]
+# # 03 · RoPE, derived
+#
+# The block of 2019 adds a learned vector to each token to say where it stands. Today's block **rotates** queries and keys. This chapter asks for one thing,
+# that scores depend on distance only, and finds that rotations are the answer.
+#
+# After it you will be able to
+# - **derive** RoPE from the demand for relative scores;
+# - **write** its frequencies and its rotation, and check both;
+# - **read** `rope_theta` and `head_dim` in a config as a set of wavelengths;
+# - **say** what is rotated, what is not, and why.
+#
+# You need the attention of 2019 and 2-D vectors. About 45 minutes.
+
+# %%
+import math
+
+import matplotlib.pyplot as plt
+import torch
+
+import lib
+from book.exercises import check, progress
+from book.explore.ch03_rope import clock_explorer, distance_explorer, draw_clocks
+from book.figures import COLORS, style
+from book.predict import check_close, check_equal, check_shape, predict
+from lib import apply_rope, attend, inv_freq, rope_cache, wavelengths
+
+style()
+_ = torch.set_grad_enabled(False)
+
+# %% [markdown]
+# ## 1 · What added positions do to a score
+#
+# "Look at the word before this one" should work at position 5 and at position 500. In the block of 2019 the query is made from
+# $x_m + p_m$ and the key from $x_n + p_n$, with $p$ from a table. Take the same two words, three apart, at two places of the text.
+# **Predict**: is the score the same at both?
+
+# %%
+my_guess = None  # "same" or "different"
+g = torch.Generator().manual_seed(0)
+word_a, word_b = torch.randn(2, 8, generator=g, dtype=torch.float64)
+p = 0.5 * torch.randn(64, 8, generator=g, dtype=torch.float64)  # a table of positions
+W_q, W_k = torch.randn(2, 8, 8, generator=g, dtype=torch.float64) / 8**0.5
+
+
+def added(m, n):
+    return ((W_q @ (word_a + p[m])) @ (W_k @ (word_b + p[n]))).item()
+
+
+predict(my_guess, "same" if abs(added(5, 2) - added(40, 37)) < 1e-9 else "different")
+print(f"score(5, 2) = {added(5, 2):.4f}   score(40, 37) = {added(40, 37):.4f}")
+
+# %% [markdown]
+# Different: each pair of places has a score of its own, and the model has to learn from data that they mean the same. A place beyond the table has none.
+#
+# So we **ask** for it. We look for functions $f(q, m)$ and $f(k, n)$ that put the position into the vectors, such that
+#
+# $$\langle f(q, m),\, f(k, n) \rangle = g(q, k, n - m)$$
+#
+# for all $q$, $k$, $m$, $n$. Two more wishes: $f$ is linear in the vector, $f(q, m) = A_m q$, and it keeps lengths, so that position does not make a
+# token loud or quiet.
+#
+# ## 2 · The demand leaves rotations only
+#
+# With $f(q, m) = A_m q$ the demand reads $q^\top A_m^\top A_n\, k = g(q, k, n - m)$ for all $q$ and $k$: **$A_m^\top A_n$ depends on $n - m$ only.** Keeping lengths
+# makes every $A_m$ orthogonal, and we may start at $A_0 = I$. Then, step by step:
+#
+# - $m = 0$: $A_0^\top A_n = A_n$, so the matrix for offset $n$ is $A_n$ itself;
+# - any $m$: $A_m^\top A_n = A_{n-m}$, that is $A_n = A_m A_{n-m}$;
+# - one step at a time: $A_n = (A_1)^n$.
+#
+# **One orthogonal matrix, applied once per token.** Is that enough? Take any orthogonal matrix at all and try.
+
+# %%
+g = torch.Generator().manual_seed(1)
+A1 = torch.linalg.qr(torch.randn(6, 6, generator=g, dtype=torch.float64))[0]
+A1[:, 0] *= torch.linalg.det(A1).sign()  # a rotation, not a mirror image: determinant +1
+q, k = torch.randn(2, 6, generator=g, dtype=torch.float64)
+
+
+def score(m, n):
+    return ((torch.linalg.matrix_power(A1, m) @ q) @ (torch.linalg.matrix_power(A1, n) @ k)).item()
+
+
+check_close("score(5, 2) = score(40, 37)", score(5, 2), score(40, 37), 1e-12)
+check_close("score(10, 10) = score(0, 0)", score(10, 10), score(0, 0), 1e-12)
+check_equal("another offset is another score", abs(score(5, 2) - score(5, 3)) > 0.01, True)
+
+# %% [markdown]
+# It works with a **random** orthogonal matrix. What does such a matrix do? Its eigenvalues lie on the unit circle, in conjugate pairs $e^{\pm i\theta}$ (and
+# perhaps some $\pm 1$): in the right basis it is a set of **2-D rotations**, one angle $\theta$ a pair.
+
+# %%
+eigen = torch.linalg.eigvals(A1)
+check_close("all on the unit circle", eigen.abs(), torch.ones(6), 1e-12)
+angles = sorted(round(a, 4) for a in eigen.angle().tolist())
+print("angles in radians:", angles)
+check_close("they come in pairs +a, -a", angles, [-a for a in reversed(angles)], 1e-9)
+
+# %% [markdown]
+# The change of basis costs nothing: $A_1 = U R\, U^\top$ gives $(A_1^m q)^\top (A_1^n k) = (R^m U^\top q)^\top (R^n U^\top k)$, and $U^\top$ is absorbed by the learned
+# $W_q$ and $W_k$. What is left to choose are **the angles**. That is RoPE: split the head into pairs, turn each pair by its own angle per token.
+#
+# (An eigenvalue $-1$ alone would flip a direction from token to token and tell odd distances from even ones; $+1$ tells nothing. RoPE uses pairs only.)
+#
+# ## 3 · Two dimensions
+#
+# One pair, one angle. $R(\alpha)$ turns a vector by $\alpha$:
+#
+# $$R(\alpha) = \begin{pmatrix} \cos\alpha & -\sin\alpha \\ \sin\alpha & \cos\alpha \end{pmatrix}, \qquad R(\alpha)^\top = R(-\alpha), \qquad R(\alpha) R(\beta) = R(\alpha + \beta).$$
+#
+# The query at position $m$ is turned by $m\theta$, the key at $n$ by $n\theta$, and
+#
+# $$\left(R(m\theta) q\right)^\top \left(R(n\theta) k\right) = q^\top R(-m\theta) R(n\theta)\, k = q^\top R\left((n - m)\theta\right) k .$$
+#
+# Two hands of a clock, each turned by its own position; their score knows the angle **between** them.
+
+# %%
+def R(angle):
+    c, s = math.cos(angle), math.sin(angle)
+    return torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
+
+
+q, k, theta = torch.tensor([1.0, 0.4], dtype=torch.float64), torch.tensor([0.9, -0.3], dtype=torch.float64), 0.1
+m, n = 5, 2
+turned = (R(m * theta) @ q) @ (R(n * theta) @ k)
+check_close("q^T R((n - m) theta) k", turned, q @ R((n - m) * theta) @ k, 1e-12)
+check_close("length kept", (R(m * theta) @ q).norm(), q.norm(), 1e-12)
+check_equal("position 0 changes nothing", torch.equal(R(0.0) @ q, q), True)
+
+# %% [markdown]
+# The same rotation has three spellings in code: the matrix, a complex number, and sines and cosines by hand. They agree.
+
+# %%
+angle = 0.7
+by_matrix = R(angle) @ q
+by_complex = torch.view_as_real(torch.view_as_complex(q) * torch.polar(*torch.tensor([1.0, angle], dtype=torch.float64)))
+a, b = q
+by_hand = torch.stack([a * math.cos(angle) - b * math.sin(angle), a * math.sin(angle) + b * math.cos(angle)])
+check_close("matrix = complex", by_matrix, by_complex, 1e-14)
+check_close("matrix = by hand", by_matrix, by_hand, 1e-14)
+
+# %% [markdown]
+# ### Move the hands
+#
+# Move m and n together: the hands turn, the dot stays. Move one: the dot walks along the curve. Then change the frequency.
+
+# %%
+clock_explorer
+
+# %%
+for m, n in ((5, 2), (40, 37), (10, 10), (0, 0)):
+    t = clock_explorer.table(m=m, n=n)
+    print(f"m = {m:>2}, n = {n:>2}: offset {t['offset']:>2}, score {t['score']:.6f}")
+check_close("equal offsets", clock_explorer.table(m=5, n=2)["score"], clock_explorer.table(m=40, n=37)["score"], 1e-12)
+
+# %% [markdown]
+# ### How equal is equal?
+#
+# In exact arithmetic shifting both positions changes nothing. In floating point the **angle** loses digits when the position is large. **Predict** the size of
+# the error in float64 when both positions move by one million.
+
+# %%
+my_guess = None  # 1e-16, 1e-13, 1e-10, 1e-7?
+g = torch.Generator().manual_seed(4)
+q64, k64 = torch.randn(2, 64, generator=g, dtype=torch.float64)
+freq = torch.tensor(inv_freq(64), dtype=torch.float64)
+
+
+def at(x, position):
+    z = torch.view_as_complex(x.view(32, 2)) * torch.polar(torch.ones(32, dtype=torch.float64), position * freq)
+    return torch.view_as_real(z).flatten()
+
+
+here = at(q64, 7) @ at(k64, 3)
+shifted = {s: abs((at(q64, 7 + s) @ at(k64, 3 + s) - here).item()) for s in (1_000, 1_000_000)}
+predict(my_guess, 10.0 ** math.ceil(math.log10(shifted[1_000_000])), "bounds it, to a power of ten")
+check_equal("a thousand: below 1e-11", shifted[1_000] < 1e-11, True)
+check_equal("a million: below 1e-8, above 1e-12", 1e-12 < shifted[1_000_000] < 1e-8, True)
+
+# %% [markdown]
+# A rounding of $10^{6}\,\theta$ is a thousand times coarser than one of $10^{3}\,\theta$. Keep this in mind for every tolerance in this book, and for the half precision of chapter 04.
+#
+# ## 4 · Many dimensions
+#
+# A head of $d_h$ dimensions has $d_h/2$ pairs, and pair $i$ turns by $\theta_i$ radians a token:
+#
+# $$\theta_i = b^{-2i/d_h}, \qquad i = 0 \ldots d_h/2 - 1 .$$
+#
+# $b$ is the **base** (`rope_theta`; 10,000 in the paper). The first pair turns by one radian a token; the last hardly moves. The time for a full turn is the
+# **wavelength** $2\pi/\theta_i$. For $d_h = 128$ and $b = 10{,}000$, **predict** the longest one.
+
+# %%
+my_guess = None  # tokens
+waves = wavelengths(128, 10_000.0)
+predict(my_guess, round(waves[-1]), "tokens")
+print(f"fastest pair {waves[0]:.4f} tokens, slowest {waves[-1]:,.0f}, bound 2 pi b = {2 * math.pi * 10_000:,.0f}")
+check_close("2 pi 10000^(126/128)", waves[-1], 2 * math.pi * 10_000 ** (126 / 128), 1e-6)
+check_equal("rounded", round(waves[-1]), 54_410)
+
+# %% [markdown]
+# Here are eight pairs of a head of 16, as clocks, at position 100. The fast ones tell neighbours apart; the slow ones tell near from far.
+
+# %%
+fig, axes = plt.subplots(2, 4, figsize=(10, 5.4))
+rows = draw_clocks(axes.flat, position=100)
+plt.show()
+for i, wave, turns in rows:
+    print(f"pair {i}: one turn in {wave:>9,.1f} tokens, {turns:6.2f} turns by position 100")
+
+# %% [markdown]
+# *In words: eight clocks. Pair 0 has gone round almost sixteen times, pair 3 half a turn, and pair 7 has hardly left its start.*
+#
+# ### In code
+#
+# A table of cos and sin for all positions, and the rotation of a whole tensor. Here pair $i$ is made of the dimensions $i$ and $i + d_h/2$, as Hugging Face lays
+# them out; the paper pairs neighbours. Chapter 04 is about that difference.
+
+# %%
+def my_rope_cache(T, dh, base=10_000.0):
+    theta = base ** (-torch.arange(0, dh, 2).float() / dh)  # [dh/2]
+    angles = torch.outer(torch.arange(T).float(), theta)  # [T, dh/2]
+    return angles.cos(), angles.sin()
+
+
+def my_apply_rope(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)  # [B, heads, T, dh/2]
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)  # [B, heads, T, dh]
+
+
+cos, sin = rope_cache(40, 6)
+x = torch.randn(2, 3, 40, 6, generator=torch.Generator().manual_seed(2))
+check_close("tables", torch.stack(my_rope_cache(40, 6)), torch.stack([cos, sin]), 1e-5)
+check_close("rotation, positions 0 to 39", my_apply_rope(x, cos, sin), apply_rope(x, cos, sin), 1e-6)
+check_close("lengths kept", apply_rope(x, cos, sin).norm(dim=-1), x.norm(dim=-1), 1e-5)
+check_shape("cos", cos, [40, 3])
+
+# %% [markdown]
+# And the check that everybody should run on their own code: equal offsets, equal scores, for a whole head.
+
+# %%
+torch.manual_seed(0)
+cos, sin = rope_cache(64, 8)
+q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)
+
+
+def head_score(m, n):
+    q_m = apply_rope(q, cos[m : m + 1], sin[m : m + 1])
+    k_n = apply_rope(k, cos[n : n + 1], sin[n : n + 1])
+    return (q_m * k_n).sum().item()
+
+
+print(f"score(5, 2) = {head_score(5, 2):.4f}    score(40, 37) = {head_score(40, 37):.4f}")
+print(f"score(10, 10) = {head_score(10, 10):.4f}   score(0, 0) = {head_score(0, 0):.4f}")
+check_close("offset 3", head_score(5, 2), head_score(40, 37), 1e-4)
+check_close("offset 0", head_score(10, 10), head_score(0, 0), 1e-4)
+
+# %% [markdown]
+# ### Why many frequencies
+#
+# One pair alone repeats: a turn takes 6.28 tokens, so after 44 tokens the hand has gone round seven times and the score is back. Many pairs agree at distance 0
+# only. Start at one pair and add.
+
+# %%
+distance_explorer
+
+# %%
+for pairs in (1, 4, 64):
+    t = distance_explorer.table(pairs=pairs)
+    print(f"{pairs:>2} pairs: beyond 512 tokens the score of equal vectors comes back to {t['tail']:.2f} of its value at 0")
+print(f"one pair at distance 44: {math.cos(44):.3f} of its value at 0")
+tails = [distance_explorer.table(pairs=pairs)["tail"] for pairs in (1, 4, 64)]
+check_equal("more pairs, less coming back", tails == sorted(tails, reverse=True), True)
+
+# %% [markdown]
+# The fading is a property of **equal** vectors. A head is free to learn queries and keys that peak at any distance: the curve moves with the angle between them, as in
+# the clock.
+#
+# ## 5 · What is rotated
+#
+# Queries and keys, before their product, in every layer. **Not the values.** The scores say *how much* to take from a token; a rotated value would change *what* is
+# taken, by the place it stands at. Move the whole text by 100 positions and compare.
+
+# %%
+g = torch.Generator().manual_seed(6)
+q, k, v = torch.randn(3, 1, 2, 7, 8, generator=g, dtype=torch.float64)
+
+
+def attention(start, rotate_values=False):
+    cos, sin = rope_cache(7, 8, start=start)
+    vv = apply_rope(v, cos, sin) if rotate_values else v
+    return attend(apply_rope(q, cos, sin), apply_rope(k, cos, sin), vv)
+
+
+check_close("q and k rotated: a move by 100 changes nothing", attention(0), attention(100), 1e-5)
+moved = (attention(0, True) - attention(100, True)).abs().max().item()
+print(f"v rotated too: the output changes by {moved:.1f}")
+check_equal("by more than a tenth", moved > 0.1, True)
+
+# %% [markdown]
+# RoPE has no parameters and no table that could end: the angle of position 1,000,000 is as well defined as that of position 1. (Whether the model has ever *seen*
+# such an angle is another matter, and chapter 04's.)
+#
+# **Does the direction matter?** nanochat rotates by $-\theta$. Mirroring each pair, $F = \mathrm{diag}(1, -1)$, turns one into the other: $R(-\theta) = F R(\theta) F$. So a model
+# trained with $-\theta$ is one trained with $+\theta$ whose weights are mirrored. For a **given** set of weights it matters very much.
+
+# %%
+cos, sin = rope_cache(12, 8, start=33)
+q1, k1 = torch.randn(2, 1, 1, 12, 8, generator=g, dtype=torch.float64)
+mirror = torch.tensor([1.0] * 4 + [-1.0] * 4, dtype=torch.float64)  # flips the second entry of every pair
+minus = apply_rope(q1, cos, -sin) @ apply_rope(k1, cos, -sin).transpose(-1, -2)
+plus_mirrored = apply_rope(q1 * mirror, cos, sin) @ apply_rope(k1 * mirror, cos, sin).transpose(-1, -2)
+plus = apply_rope(q1, cos, sin) @ apply_rope(k1, cos, sin).transpose(-1, -2)
+check_close("minus theta = mirrored weights", minus, plus_mirrored, 1e-6)
+check_equal("same weights, other direction: another model", bool((minus - plus).abs().max() > 0.1), True)
+
+# %% [markdown]
+# ## 6 · In a real model
+#
+# SmolLM2-135M: `head_dim` 64 (576 / 9), `rope_theta` 100,000, so 32 pairs with wavelengths from 6 tokens to 438,460. How much does a head use each of them? We
+# take the squared query weights of every pair in layer 18. **Predict**: do all nine heads spread them alike?
+
+# %%
+my_guess = None  # "alike" or "not alike"
+file = lib.open_gguf(lib.find_model("gguf"))
+wq = file["blk.18.attn_q.weight"].double()  # [576, 576], rows in adjacent pairs
+pairs = wq.view(9, 32, 2, 576).square().sum((2, 3))  # [head, pair]
+share = pairs / pairs.sum(1, keepdim=True)
+slow = share[:, 16:].sum(1)  # what the 16 slower pairs carry
+predict(my_guess, "alike" if slow.max() - slow.min() < 0.2 else "not alike")
+print("weight on the slower half, head by head:", [f"{s:.0%}" for s in slow.tolist()])
+check_close("from a third to nearly all", [slow.min().item(), slow.max().item()], [0.35, 0.97], 0.01)
+
+waves = wavelengths(64, 100_000.0)
+fig, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+for ax, head in zip(axes, (int(slow.argmin()), int(slow.argmax()))):
+    _ = ax.bar(range(32), 100 * share[head], color=COLORS["rope"])
+    _ = ax.set(title=f"layer 18, head {head}", xlabel="pair (wavelength below)")
+    _ = ax.set_xticks([0, 8, 16, 24, 31], [f"{i}\n{waves[i]:,.0f}" for i in (0, 8, 16, 24, 31)])
+_ = axes[0].set_ylabel("share of W_q squared, %")
+plt.show()
+print("wavelengths of pairs 0, 8, 16, 24, 31:", [f"{waves[i]:,.0f}" for i in (0, 8, 16, 24, 31)])
+
+# %% [markdown]
+# *In words: two bar charts over the 32 pairs. The left head has its weight on fast pairs, the right one nearly all of it on slow pairs.*
+#
+# The weights decide how much each clock counts. One head of this layer reads near positions finely; another hardly looks at the fast clocks, so its scores change slowly
+# with distance and follow content. RoPE offers the frequencies and forces none.
+#
+# ## 7 · Bugs that shipped
+#
+# **The exponent misprinted.** Two teaching texts lost the minus sign or counted $2k - 1$ (labml annotated implementations#313, CS336 assignment 1#22). For $d_h = 8$:
+
+# %%
+right = inv_freq(8)
+no_minus = [10_000 ** (2 * i / 8) for i in range(4)]
+odd = [10_000 ** (-(2 * k - 1) / 8) for k in range(1, 5)]
+print("right   ", [round(f, 6) for f in right])
+print("no minus", no_minus)
+print("2k - 1  ", [round(f, 6) for f in odd])
+check_close("the definition", right, [1.0, 0.1, 0.01, 0.001], 1e-12)
+
+# %% [markdown]
+# **Rotated along the wrong axis.** The tensor was [B, T, heads, dh] and the rotation expected [B, heads, T, dh] (open_lm#4). With as many heads as tokens nothing fails:
+# every *head* gets a position, and all tokens the same. And **a table kept by length alone** (rotary-embedding-torch#11): a later call of the same length at another offset
+# gets the first call's angles. Both in three lines:
+
+# %%
+same = torch.ones(1, 3, 3, 4)  # 3 tokens, 3 heads, all equal
+cos3, sin3 = rope_cache(3, 4)
+wrong = apply_rope(same, cos3, sin3)  # axis 1 is tokens here, axis 2 heads
+check_equal("tokens 0 and 2 came out equal", torch.equal(wrong[0, 0], wrong[0, 2]), True)
+table = {}
+kept = [table.setdefault(1, rope_cache(1, 2, start=start))[0].item() for start in (0, 5)]
+asked = [rope_cache(1, 2, start=start)[0].item() for start in (0, 5)]
+print(f"cos at offsets 0 and 5: kept {kept[0]:.6f} {kept[1]:.6f}, right {asked[0]:.6f} {asked[1]:.6f}")
+check_close("the second", asked[1], 0.283662, 1e-6)
+
+# %% [markdown]
+# ## Exercises
+#
+# **1. Frequencies.** Return the list of $d_h/2$ frequencies, in radians a token.
+
+# %% tags=["exercise"]
+def my_inv_freq(dh, base):
+    ...
+
+
+# %% tags=["check"]
+check("03.inv_freq", my_inv_freq)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def inv_freq_solution(dh, base):
+    return [base ** (-2 * i / dh) for i in range(dh // 2)]
+
+
+check("03.inv_freq", inv_freq_solution)
+
+# %% [markdown]
+# **2. Rotate.** One vector `x` [dh] at one `position`, pairs of **neighbours** (0, 1), (2, 3), ..; `theta` is the list of frequencies.
+
+# %% tags=["exercise"]
+def my_rotate(x, position, theta):
+    ...
+
+
+# %% tags=["check"]
+check("03.rotate", my_rotate)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def rotate_solution(x, position, theta):
+    angle = position * torch.tensor(theta, dtype=x.dtype)
+    a, b = x[0::2], x[1::2]
+    pair = (a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos())
+    return torch.stack(pair, dim=-1).flatten()
+
+
+check("03.rotate", rotate_solution)
+
+# %% [markdown]
+# **3. Which line proves that the score depends on $n - m$ only?**
+#
+# - a. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(m\theta) R(n\theta)\,k = q^\top R((n+m)\theta)\,k$
+# - b. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(mn\theta^2)\,k$
+# - c. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(-m\theta) R(n\theta)\,k = q^\top R((n-m)\theta)\,k$, and the full score is a sum over pairs
+# - d. $|R(m\theta)q| = |q|$ and $|R(n\theta)k| = |k|$, so the score cannot depend on $m$ and $n$
+
+# %% tags=["exercise"]
+my_line = None
+
+# %% tags=["check"]
+check("03.proof", my_line)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def proof_solution():
+    return "c"
+
+
+check("03.proof", proof_solution)
+
+# %% [markdown]
+# **4. Find the fault.** This attention runs, trains, and does worse than it should. Mend it.
+
+# %% tags=["exercise"]
+def my_attention(q, k, v, cos, sin):
+    from lib import apply_rope, attend
+
+    q, k, v = (apply_rope(x, cos, sin) for x in (q, k, v))
+    return attend(q, k, v)
+
+
+# %% tags=["check"]
+check("03.fault", my_attention)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def fault_solution(q, k, v, cos, sin):
+    return attend(apply_rope(q, cos, sin), apply_rope(k, cos, sin), v)
+
+
+check("03.fault", fault_solution)
+
+# %% [markdown]
+# **5.** SmolLM2 has $d_h = 64$ and base 100,000. How many tokens does its slowest pair need for a full turn?
+
+# %% tags=["exercise"]
+my_slowest = None
+
+# %% tags=["check"]
+check("03.slowest", my_slowest)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def slowest_solution():
+    return 2 * math.pi * 100_000 ** (62 / 64)
+
+
+check("03.slowest", slowest_solution)
+
+# %% [markdown]
+# ## What you can do now
+#
+# You **derived** that relative scores need powers of one orthogonal matrix, and that this is a set of rotations; **wrote** frequencies and rotation and checked them; **read**
+# a base as wavelengths from 6.28 to 54,410 tokens; and **said** why values stay as they are. Proved equal: matrix = complex = by hand, ten lines = `lib`, equal offsets =
+# equal scores, $-\theta$ = mirrored weights.
+#
+# **In practice.** `rope_theta` is the base and `head_dim` the number of dimensions that it is spread over (or `hidden_size / num_attention_heads` where no `head_dim` is given).
+# Llama 2 and the paper: 10,000; Llama-3-8B: 500,000; Qwen3-0.6B: 1,000,000. Why, and what else can be in the file: chapter 04.
+#
+# **Sources.** Su et al. 2021, RoFormer (arXiv 2104.09864), sections 3.2 and 3.4: the demand, the 2-D solution, the frequencies. Config fields from the models' config.json. Public
+# reports named in section 7; nanochat's direction: karpathy/nanochat, `gpt.py`.
+
+# %%
+progress("03")
