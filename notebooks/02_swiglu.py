@@ -189,7 +189,9 @@ _ = ax.set(xlabel="z", ylabel="output", ylim=(-1, 5), xlim=(-8, 5))
 _ = ax.legend()
 plt.show()
 for at in (-8.0, -1.0, 0.0, 1.0, 4.0):
-    print(f"z = {at:>4}: silu {torch.nn.functional.silu(torch.tensor(at)).item():7.4f}   GELU {torch.nn.functional.gelu(torch.tensor(at)).item():7.4f}")
+    value = torch.tensor(at)
+    silu, gelu = torch.nn.functional.silu(value).item(), torch.nn.functional.gelu(value).item()
+    print(f"z = {at:>4}: silu {silu:7.4f}   GELU {gelu:7.4f}")
 
 # %% [markdown]
 # *In words: both curves are flat near zero on the left and follow $z$ on the right; silu bends more softly and reaches lower.*
@@ -198,20 +200,23 @@ for at in (-8.0, -1.0, 0.0, 1.0, 4.0):
 # else of it but a few rows of the embedding.
 
 # %%
+import json
+
 from safetensors import safe_open
 
 import lib
 
 folder = lib.find_model()
+words = ["Paris", "London", "seven", "eight", "because"]
+vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+ids = [vocabulary["Ġ" + word] for word in words]  # Ġ stands for the space before a word
+del vocabulary
 with safe_open(folder / "model.safetensors", "pt") as file:
     name = "model.layers.0.mlp.{}_proj.weight"
     gate, up, down = (file.get_tensor(name.format(part)) for part in ("gate", "up", "down"))
     norm = file.get_tensor("model.layers.0.post_attention_layernorm.weight")
     embedding = file.get_slice("model.embed_tokens.weight")
-    words = [" Paris", " London", " seven", " eight", " because"]
-    ids = [lib.load_tokenizer(folder).encode(word, add_special_tokens=False).ids for word in words]
-    assert all(len(i) == 1 for i in ids)
-    rows = torch.cat([embedding[i[0] : i[0] + 1] for i in ids])
+    rows = torch.cat([embedding[i : i + 1] for i in ids])
 check_shape("gate", gate, [1536, 576])
 check_shape("down", down, [576, 1536])
 
@@ -265,7 +270,12 @@ check_close("SmolLM2's own layer, by hand and by lib", out, by_hand, 1e-4)
 # - **Fused tensors.** Some files store gate and up in one tensor. Which half is the gate, or whether the rows alternate, is a convention of that file.
 
 # %%
-configs = [("Llama-3-8B", 4096, 14336, 3), ("Gemma-2-2B", 2304, 9216, 3), ("Gemma-2B", 2048, 16384, 3), ("StarCoder2-7B", 4608, 18432, 2)]
+configs = [
+    ("Llama-3-8B", 4096, 14336, 3),
+    ("Gemma-2-2B", 2304, 9216, 3),
+    ("Gemma-2B", 2048, 16384, 3),
+    ("StarCoder2-7B", 4608, 18432, 2),
+]
 for name, hidden_size, intermediate_size, matrices in configs:
     size = matrices * hidden_size * intermediate_size / (8 * hidden_size**2)
     print(f"{name:<14} {intermediate_size / hidden_size:.2f} d, {matrices} matrices: {size:.2f} of the 2019 layer")
@@ -288,9 +298,14 @@ check_equal("it is another number", nearest, 10_880)
 # The weights say otherwise:
 
 # %%
-for name, d_model, said, weights_say in (("8B", 4096, 6144, 14336), ("70B", 8192, 12288, 28672), ("405B", 16384, 20480, 53248)):
-    print(f"{name:>4}: report {said:>6} = {said / d_model:.2f} d    weights {weights_say:>6} = {weights_say / d_model:.2f} d")
-check_equal("the rule agrees with the weights", [swiglu_width(4096, 1.3, 1024), swiglu_width(8192, 1.3, 4096), swiglu_width(16384, 1.2, 4096)], [14336, 28672, 53248])
+sizes = [
+    ("8B", 4096, 1.3, 1024, 6144, 14336),
+    ("70B", 8192, 1.3, 4096, 12288, 28672),
+    ("405B", 16384, 1.2, 4096, 20480, 53248),
+]
+for name, d_model, multiplier, multiple, said, held in sizes:
+    print(f"{name:>4}: report {said:>6} = {said / d_model:.2f} d    weights {held:>6} = {held / d_model:.2f} d")
+    check_equal(f"{name:>4}, the rule", swiglu_width(d_model, multiplier, multiple), held)
 
 # %% [markdown]
 # **The halves swapped.** A fused tensor read up-first instead of gate-first, or cut in halves although its rows alternate (vllm#29273, vpipe#2). Shapes

@@ -22,7 +22,17 @@ from book.exercises import check, progress
 from book.explore.ch06_mla import draw_cached, mla_explorer, read_queries
 from book.figures import COLORS, style
 from book.predict import check_close, check_equal, check_shape, predict
-from lib import KVCache, LatentCache, MLAttention, apply_rope, attend, kv_cache_bytes, mla_cache_bytes, rms_norm, rope_cache
+from lib import (
+    KVCache,
+    LatentCache,
+    MLAttention,
+    apply_rope,
+    attend,
+    kv_cache_bytes,
+    mla_cache_bytes,
+    rms_norm,
+    rope_cache,
+)
 
 style()
 torch.manual_seed(0)
@@ -90,7 +100,7 @@ check_equal("rank of all keys together", rank, c)
 # and each new token:
 
 # %%
-V3 = dict(heads=128, c=512, n=128, v=128, r=64)
+V3 = {"heads": 128, "c": 512, "n": 128, "v": 128, "r": 64}
 remake = 2 * 2048 * V3["c"] * V3["heads"] * (V3["n"] + V3["v"])
 attention = 2 * 2048 * V3["heads"] * (V3["n"] + V3["r"] + V3["v"])
 print(f"make keys and values again: {remake / 1e9:6.2f} GFLOP")
@@ -165,7 +175,8 @@ dh = 64
 W_q = torch.randn(dh, d, generator=gen, dtype=torch.float64)
 W_k = torch.randn(dh, c, generator=gen, dtype=torch.float64)
 cos, sin = rope_cache(6, dh)
-at = [W_q.T @ apply_rope(W_k.T[None, None, :, None], cos[m : m + 1], sin[m : m + 1]).squeeze().T for m in range(6)]
+keys_at = [apply_rope(W_k.T[None, None, :, None], cos[[m]], sin[[m]]).squeeze().T for m in range(6)]
+at = [W_q.T @ turned for turned in keys_at]
 drift = [((at[m] - at[0]).norm() / at[0].norm()).item() for m in range(6)]
 for m in range(1, 6):
     print(f"distance {m}: the matrix differs from distance 0 by {drift[m]:.0%}")
@@ -235,7 +246,7 @@ def decode_step(layer, cached, x, cos, sin):
     return (layer.wo.weight @ out.flatten())[None], cached
 
 # %%
-whole = layer.expanded(torch.cat([past, new], 1), cos, sin)[0]  # [S + 1, d], the library, keys and values of every head
+whole = layer.expanded(torch.cat([past, new], 1), cos, sin)[0]  # [S + 1, d], keys and values of every head
 cached = torch.zeros(0, c + r, dtype=torch.float64)
 for t, token in enumerate(torch.cat([past, new], 1)[0]):
     out, cached = decode_step(layer, cached, token[None], cos[t : t + 1], sin[t : t + 1])
@@ -266,7 +277,8 @@ outs = {}
 for way, cache in ways.items():
     step = layer.absorbed if way == "absorbed" else layer.expanded
     tokens = torch.cat([past, new], 1)
-    outs[way] = torch.cat([step(tokens[:, t : t + 1], cos[t : t + 1], sin[t : t + 1], cache) for t in range(24)], 1)
+    steps = [step(tokens[:, [t]], cos[[t]], sin[[t]], cache) for t in range(24)]
+    outs[way] = torch.cat(steps, 1)
 predict(None, {"expanded": ways["expanded"].nbytes, "latent": ways["absorbed"].nbytes}, "bytes held")
 for way in ways:
     check_close(f"{way:<12} {ways[way].nbytes:>7,} B, same output", outs[way], outs["expanded"], 1e-12)
@@ -305,7 +317,7 @@ check_close("MQA with one wide head", layer.wo(out), outs["absorbed"][:, -1:], 1
 #
 # ### Three denominators
 #
-# "MLA's cache is 57 times smaller." "71 times." "85 times." All three are computed correctly, against different things:
+# "MLA's cache is 57 times smaller." "71 times." "85 times." All three are computed correctly, against different things (second cell below).
 # The middle one compares the model with itself. In GQA's currency, with K and V of 128, MLA costs as much as 2.25 KV heads.
 
 # %%
@@ -313,19 +325,21 @@ my_guess = None
 mla = mla_cache_bytes(61, 512, 64)
 predict(my_guess, mla, "bytes per token")
 check_equal("61 * (512 + 64) * 2", mla, 70_272)
-print(f"{mla / 1024:.1f} KiB a token, {mla_cache_bytes(61, 512, 64, tokens=131072) / 2**30:.2f} GiB at 131,072 tokens")
+print(f"{mla / 1024:.1f} KiB a token, {131072 * mla / 2**30:.2f} GiB at 131,072 tokens")
 llama = kv_cache_bytes(80, 8, 128)
 check_equal("Llama-3-70B, GQA-8, for comparison", llama, 327_680)
 more = 671_026_404_352 / 70_553_706_496  # parameters of both, counted from their configs in chapter 10
-print(f"V3 caches {llama / mla:.2f} times less per token than Llama-3-70B, with {more:.1f} times the parameters")
-rows = [
+print(f"V3 caches {llama / mla:.2f} times less than Llama-3-70B, with {more:.1f} times the parameters")
+
+# %%
+denominators = [
     ("a plain MHA, 128 heads, K and V of 128", 2 * 128 * 128),
     ("the same model uncompressed: K 192, V 128", 128 * (192 + 128)),
     ("K and V both padded to 192", 2 * 128 * 192),
 ]
-for words, elements in rows:
+for words, elements in denominators:
     print(f"{elements / 576:5.1f} times   {words}")
-check_close("the three ratios", [e / 576 for _, e in rows], [56.9, 71.1, 85.3], 0.05)
+check_close("the three ratios", [e / 576 for _, e in denominators], [56.9, 71.1, 85.3], 0.05)
 groups = 576 / (2 * 128)
 print(f"{groups} KV heads")
 check_equal("groups", groups, 2.25)
@@ -344,7 +358,8 @@ mla_explorer
 # %%
 table = mla_explorer.table()
 for kind in ("MHA", "GQA", "MQA", "MLA"):
-    print(f"{kind}: {table['elements'][kind]:>6,} numbers a token and layer, {table['intensity'][kind]:6.1f} FLOP per byte")
+    numbers, per_byte = table["elements"][kind], table["intensity"][kind]
+    print(f"{kind}: {numbers:>6,} numbers a token and layer, {per_byte:6.1f} FLOP per byte")
 check_close("MLA's FLOP per byte", table["intensity"]["MLA"], 128 * (2 * 512 + 64) / 576, 1e-9)
 per_score = (2 * 512 + 64) / (192 + 128)
 print(f"FLOPs per query and key, absorbed over expanded: {per_score:.1f}")
@@ -354,8 +369,8 @@ check_close("3.4 times", per_score, 3.4, 1e-9)
 # ## 8 · When not to absorb
 #
 # MHA does one FLOP per byte: while it decodes, the arithmetic units idle. Absorbed MLA does 242: it reads 71 times less and does 3.4 times the
-# arithmetic per score, and so it sits near the corner of the roof. That factor 3.4 is harmless for one query. In a prefill, thousands of queries meet the same keys, and then making the keys **once** is the
-# cheaper way. Per layer, $T$ queries over $S$ keys:
+# arithmetic per score, and so it sits near the corner of the roof. That factor 3.4 is harmless for one query. In a prefill, thousands of
+# queries meet the same keys, and then making the keys **once** is the cheaper way. Per layer, $T$ queries over $S$ keys:
 #
 # - expand: $2 h S d_c (d_{nope} + d_v)$ once;
 # - absorb: $2 h T d_c (d_{nope} + d_v)$ to move the queries and outputs, and $2 h T S (2 d_c - d_{nope} - d_v)$ for the wider scores.
@@ -367,7 +382,7 @@ my_guess = None
 crossover = 512 * 256 / (2 * 512 - 128 - 128)
 predict(my_guess, crossover, "queries a call")
 check_close("large S", crossover, 170.7, 0.05)
-check_equal("lib's own rule", round(MLAttention(64, 128, None, 512, 128, 64, 128).crossover(), 4), round(crossover, 4))
+check_close("lib's own rule", MLAttention(64, 128, None, 512, 128, 64, 128).crossover(), crossover, 1e-9)
 for S_now in (256, 2048, 131072):
     T = torch.arange(1, 400)
     cost = read_queries(T, S_now)
@@ -388,23 +403,27 @@ for S_now in (256, 2048, 131072):
 # %%
 bench = load_bench("mla")
 source = bench["provenance"]
-print(f"{source['date']}, torch {source['torch']}, transformers {source['transformers']}, {source['cpu']}, {source['threads']} threads")
+print(f"{source['date']}, torch {source['torch']}, transformers {source['transformers']}")
+print(f"{source['cpu']}, {source['threads']} threads")
 print(f"one layer, {source['parameters']:,} parameters, {source['dtype']}; `make bench-mla` makes it again")
-check_equal("lib/mla.py changed since", is_stale(bench, "mla"), False)
+check_equal("lib/mla.py changed since that run", is_stale(bench, "mla"), False)
 print(f"{'tokens':>6} {'variant':>13} {'cache, bytes':>13} {'ms':>8} {'bound, ms':>10}  bound by")
 for row in bench["rows"]:
-    print(f"{row['context']:>6} {row['variant']:>13} {row['cache_bytes']:>13,} {row['ms']:>8.1f} {row['bound_ms']:>10.1f}  {row['bound_by']}")
+    left = f"{row['context']:>6} {row['variant']:>13} {row['cache_bytes']:>13,}"
+    print(f"{left} {row['ms']:>8.1f} {row['bound_ms']:>10.1f}  {row['bound_by']}")
 at = {row["variant"]: row for row in bench["rows"] if row["context"] == 2048}
 gain = at["re-expanded"]["ms"] / at["absorbed"]["ms"]
 print(f"at 2,048 tokens absorbed is {gain:.0f} times faster than making the keys again,")
 print(f"and {at['transformers']['ms'] / at['absorbed']['ms']:.0f} times faster than transformers' module")
 check_equal("at least ten times", gain >= 10, True)
-check_equal("cache, expanded over latent", round(at["expanded"]["cache_bytes"] / at["absorbed"]["cache_bytes"], 1), 71.1)
+held = [at[way]["cache_bytes"] for way in ("expanded", "absorbed")]
+check_equal("cache, expanded over latent", round(held[0] / held[1], 1), 71.1)
 
 # %%
 turns = bench["crossover"]
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.4))
-for ax, field, scale, unit in ((axes[0], "extra_flops", 1e9, "GFLOP that differ"), (axes[1], "ms", 1, "ms, measured")):
+panels = (("extra_flops", 1e9, "GFLOP that differ"), ("ms", 1, "ms, measured"))
+for ax, (field, scale, unit) in zip(axes, panels):
     for form, name in (("expanded", "old"), ("absorbed", "latent")):
         values = [t[f"{form}_{field}"] / scale for t in turns]
         _ = ax.plot([t["queries"] for t in turns], values, "o-", color=COLORS[name], label=form)
