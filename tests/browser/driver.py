@@ -82,14 +82,16 @@ class Shown:
 
     def wait_for_picture(self, seconds=10):
         """Until the picture is, byte for byte, what the explorer draws at `at`; the line under it then says the same."""
-        want = self.explorer.frame(**self.at)
+        want, words = self.explorer.frame(**self.at), self.explorer.text(**self.at).split()
         until = time.monotonic() + seconds
-        while base64.b64decode(self.page.evaluate(PICTURE, self.images()[0])) != want:
+        while (
+            base64.b64decode(self.page.evaluate(PICTURE, self.images()[0])) != want
+            or self.says().split() != words
+        ):
             assert time.monotonic() < until, (
-                f"{self.explorer.name}: after {seconds} s not the picture of {self.at}"
+                f"{self.explorer.name}: after {seconds} s not yet {self.at}; it says {self.says()!r}"
             )
             time.sleep(0.02)
-        assert self.says() == self.explorer.text(**self.at)
 
     def press(self, knob, key):
         """One key on a focused slider; `at` follows as the key promises."""
