@@ -236,8 +236,8 @@ def main(argv=None):
         print("the recorded text, byte for byte")
     else:
         print(
-            "not the recorded text: another processor or torch rounds differently, and a draw that falls on the"
-            " edge changes all that follows. notebooks/data is unchanged"
+            "not the recorded text: another processor or torch rounds differently, and a draw that falls"
+            " on the edge changes all that follows. notebooks/data is unchanged"
         )
     return 0
 

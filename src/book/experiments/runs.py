@@ -42,7 +42,7 @@ class Experiment:
     steps: int
     seeds: tuple = SEEDS
     batch: int = 4
-    probe_every: int = 10
+    probe_every: int = 16
     sizes: tuple = tuple(SIZES.items())
 
     def plan(self):
@@ -63,10 +63,10 @@ class Experiment:
 
 
 EXPERIMENTS = {
-    "training": Experiment(("2019", "modern"), (3e-3,), steps=400),
-    "qk_norm": Experiment(("no_qk_norm", "modern"), (1e-2, 3e-2, 1e-1), steps=200, probe_every=1),
-    "ablation": Experiment(ABLATIONS, (3e-3,), steps=400),
-    "second_rate": Experiment(("2019", "modern"), (1e-3,), steps=400),
+    "training": Experiment(("2019", "modern"), (3e-3,), steps=256),
+    "qk_norm": Experiment(("no_qk_norm", "modern"), (1e-2, 3e-2, 1e-1), steps=128, probe_every=1),
+    "ablation": Experiment(ABLATIONS, (3e-3,), steps=256),
+    "second_rate": Experiment(("2019", "modern"), (1e-3,), steps=256),
 }
 
 

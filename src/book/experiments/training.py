@@ -19,7 +19,7 @@ from lib.attention import GQAttention, causal_mask, repeat_kv
 
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
 WARM_UP, FLOOR = 0.1, 0.1  # shares of the steps and of the peak
-WINDOWS = 256  # of the held-out text, max_len bytes each, the same in every run
+WINDOWS = 128  # of the held-out text, max_len bytes each, the same in every run
 PROBES = 2  # of those windows: where the attention logits are looked at
 
 
@@ -123,10 +123,10 @@ def train(
     train_ids,
     held_out_ids,
     steps,
-    batch=8,
+    batch=4,
     sizes=SIZES,
-    probe_every=10,
-    checks=3,
+    probe_every=16,
+    checks=2,
     step=None,
 ):
     """Train one variant. `step` is called after each step.
@@ -134,7 +134,8 @@ def train(
     Returns loss (each step's training loss, nats), held_out ([step, bits per byte], `checks` times, the
     last at the end), probes ([step, largest logit, entropy, lowest layer entropy] each `probe_every`
     steps, before that step's update, and at the end). A loss that is not finite ends the run; "finished"
-    says whether it reached the last step. """  # fmt: skip
+    says whether it reached the last step.
+    """
     length = sizes["max_len"]
     model = build(variant, sizes, seed)
     held_out = windows(held_out_ids, length, WINDOWS)
