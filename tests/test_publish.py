@@ -1,0 +1,146 @@
+"""What stands between a committed notebook and the site or the slides: players, links, slide breaks, vendored files."""
+
+import io
+import tarfile
+
+import nbformat
+import pytest
+
+from book.explore import ALL
+from book.publish import site, slides, static, vendor
+
+code, text = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
+
+
+def output(name="rmsnorm-scale", note=True, at=None):
+    e = ALL[name] if name in ALL else ALL["rmsnorm-scale"]
+    plain = f"Explorer {name}: {e.title}"
+    metadata = {"explorer": {"name": name, "at": e.settings(**(at or {}))}} if note else {}
+    return nbformat.v4.new_output(
+        "execute_result", {"text/plain": plain}, metadata=metadata, execution_count=1
+    )
+
+
+def chapter(tmp_path, *cells):
+    path = tmp_path / "01_tiny.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[text("# 01 · Tiny\n\nWhat it is\nabout."), *cells]), path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch, tmp_path):
+    """Players of three frames, and a cache of their own: what is tested here is where they go."""
+    monkeypatch.setattr("book.explore.player.MOST_FRAMES", 9)
+    monkeypatch.setattr(static, "CACHE", tmp_path / "players")
+
+
+@pytest.mark.parametrize("note", [True, False])
+def test_an_explorer_becomes_its_player(tmp_path, note):
+    path = chapter(tmp_path, code("e", outputs=[output(note=note, at={"eps": 1e-5})], execution_count=1))
+    nb = static.read_chapter(path)
+    data = nb.cells[1].outputs[0].data
+    assert list(data) == ["text/html"] and 'data-explorer="rmsnorm-scale"' in data["text/html"]
+    assert ("eps 1e-05" in data["text/html"]) is note  # without the note it starts at the defaults
+    assert nb.cells[1].metadata.explorer == "rmsnorm-scale"
+    assert static.title(nb) == "01 · Tiny" and static.first_sentence(nb) == "What it is about."
+
+
+def test_players_are_drawn_once(tmp_path, monkeypatch):
+    path = chapter(tmp_path, code("e", outputs=[output()], execution_count=1))
+    first = static.read_chapter(path)
+    monkeypatch.setattr("book.explore.player.frames", None)  # a second drawing would now fail
+    assert static.read_chapter(path) == first
+
+
+def test_two_of_the_same_have_ids_of_their_own(tmp_path):
+    cells = [code("e", outputs=[output()], execution_count=i) for i in (1, 2)]
+    html = [c.outputs[0].data["text/html"] for c in static.read_chapter(chapter(tmp_path, *cells)).cells[1:]]
+    assert 'id="player-01-1"' in html[0] and 'id="player-01-2"' in html[1]
+
+
+def test_an_unknown_explorer_and_an_unrun_cell_are_named(tmp_path):
+    with pytest.raises(ValueError, match="cell 2 shows 'gone'; book.explore has "):
+        static.read_chapter(chapter(tmp_path, code("e", outputs=[output("gone")], execution_count=1)))
+    with pytest.raises(ValueError, match="cell 2 was never run: make notebooks CH=01"):
+        static.read_chapter(chapter(tmp_path, code("x = 1")))
+
+
+def test_links_to_what_the_site_lacks_become_words():
+    there = {"05_kv_cache.ipynb"}
+    assert (
+        site.local_links("see [five](05_kv_cache.ipynb#bytes)", there)
+        == "see [five](05_kv_cache.ipynb#bytes)"
+    )
+    assert (
+        site.local_links("the [guide](lecturer.md) and [code](../src/lib/rope.py)", there)
+        == "the guide and code"
+    )
+    assert site.local_links("[paper](https://arxiv.org/abs/1910.07467) [up](#top)", there).count("](") == 2
+    assert site.local_links("w[0](x) ![alt](data:image/png;base64,x)", there).endswith(
+        "![alt](data:image/png;base64,x)"
+    )
+
+
+def types(*cells):
+    nb = nbformat.v4.new_notebook(cells=list(cells))
+    slides.lay_out(nb)
+    return [c.metadata.slideshow.slide_type for c in nb.cells]
+
+
+def ran(source, *outputs, **metadata):
+    return code(source, outputs=list(outputs), execution_count=1, metadata=metadata)
+
+
+def printed(n):
+    return nbformat.v4.new_output("stream", name="stdout", text="line\n" * n)
+
+
+def test_slide_breaks():
+    picture = nbformat.v4.new_output("display_data", {"image/png": "x", "text/plain": "Figure"})
+    got = types(
+        text("# Title"),
+        ran("import x"),  # prints nothing
+        text("Some words.\n\n## Two\n\nMore words."),
+        ran("a", printed(1)),
+        ran("plot()", picture),
+        ran("plot()", picture),  # no room for a second one
+        text("*In words: a line.*"),
+        text("Next thought."),
+        ran("e", output(), explorer="rmsnorm-scale"),
+        ran("def my(x): ...", tags=["exercise"]),
+        ran("check()", printed(1), tags=["check"]),
+        ran("solution", printed(1), tags=["solution"]),
+    )
+    assert got == [
+        *("slide", "skip", "subslide", "slide", "-", "-", "subslide", "-", "subslide"),
+        *("subslide", "subslide", "skip", "skip"),
+    ]
+
+
+def test_what_a_cell_says_of_its_slide_holds():
+    assert types(text("# T"), ran("a", printed(1), slideshow={"slide_type": "fragment"}))[1] == "fragment"
+    assert types(text("# T"), text("a", metadata={"slideshow": {"slide_type": "notes"}}))[1] == "notes"
+
+
+def test_a_solution_is_folded_and_an_explorers_code_too():
+    nb = nbformat.v4.new_notebook(cells=[ran("s", tags=["solution"]), ran("e", explorer="x"), ran("a")])
+    site.fold_solutions(nb)
+    assert [c.metadata.get("tags") for c in nb.cells] == [["solution", "hide-cell"], ["hide-input"], None]
+
+
+def test_a_changed_package_is_refused(tmp_path, monkeypatch):
+    fake = tmp_path / "mathjax-3.2.2.tgz"
+    with tarfile.open(fake, "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("package/x.js"), io.BytesIO())
+    with pytest.raises(ValueError, match=r"mathjax-3\.2\.2\.tgz: sha512 .* expected Bt\+SSVU8"):
+        vendor.tarball("mathjax", tmp_path)
+    assert not fake.exists(), "the wrong file is gone, so that the next run fetches it again"
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"mathjax 3\.2\.2 comes from npm, which is not on the PATH"):
+        vendor.tarball("mathjax", tmp_path)
+
+
+def test_no_chapter_is_said(tmp_path):
+    for build in (site.build, slides.build):
+        with pytest.raises(ValueError, match="no executed chapter in notebooks/: make notebooks"):
+            build(tmp_path / "out", papers=[])
