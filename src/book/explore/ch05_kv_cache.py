@@ -1,0 +1,352 @@
+"""Chapter 05: what a cache costs beside a real model's weights, and how query heads share key/value heads."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+
+from book.explore import Choice, Explorer, Fact, Log, Stops
+from book.figures import COLORS, binary_size, thousands
+from lib.arithmetic import kv_cache_bytes, mla_cache_bytes
+
+H = 32  # query heads of the wiring picture
+
+
+@dataclass(frozen=True)
+class Served:
+    """What serving needs to know of a model. groups: (layers, KV heads, head_dim, window or None); mla: (layers, d_c, d_R)."""
+
+    parameters: int
+    longest: int  # max_position_embeddings
+    source: str
+    groups: tuple = ()
+    mla: tuple = ()
+
+
+# From each model's config.json, whose name on the Hugging Face hub is the source; parameters are counted from the same file.
+MODELS = {
+    "SmolLM2-135M": Served(134_515_008, 8192, "HuggingFaceTB/SmolLM2-135M-Instruct", ((30, 3, 64, None),)),
+    "Qwen3-0.6B": Served(596_049_920, 40_960, "Qwen/Qwen3-0.6B", ((28, 8, 128, None),)),
+    "Gemma-3-1B": Served(999_885_952, 32_768, "google/gemma-3-1b-it", ((22, 1, 256, 512), (4, 1, 256, None))),
+    "Llama-2-7B": Served(6_738_415_616, 4096, "meta-llama/Llama-2-7b-hf", ((32, 32, 128, None),)),
+    "Llama-3-8B": Served(8_030_261_248, 8192, "meta-llama/Meta-Llama-3-8B", ((32, 8, 128, None),)),
+    "gpt-oss-20b": Served(
+        20_914_757_184, 131_072, "openai/gpt-oss-20b", ((12, 8, 64, 128), (12, 8, 64, None))
+    ),
+    "Llama-3-70B": Served(70_553_706_496, 8192, "meta-llama/Meta-Llama-3-70B", ((80, 8, 128, None),)),
+    "DeepSeek-V3": Served(671_026_404_352, 163_840, "deepseek-ai/DeepSeek-V3", mla=(61, 512, 64)),
+}
+
+
+def cache_bytes(model, tokens, batch=1, bytes_per_element=2, windows=True):
+    """Bytes of a model's cache; with windows a window layer keeps min(window, tokens)."""
+    m = MODELS[model]
+    total = mla_cache_bytes(*m.mla, tokens, batch, bytes_per_element) if m.mla else 0
+    for layers, n_kv, head_dim, window in m.groups:
+        kept = min(window, tokens) if window and windows else tokens
+        total += kv_cache_bytes(layers, n_kv, head_dim, kept, batch, bytes_per_element)
+    return total
+
+
+def crossover(model, batch, weights, bytes_per_element):
+    """The first number of tokens a user at which the cache of `batch` users weighs as much as the weights."""
+    low, high = 1, 10**9
+    while low < high:
+        middle = (low + high) // 2
+        big = cache_bytes(model, middle, batch, bytes_per_element) >= weights
+        low, high = (low, middle) if big else (middle + 1, high)
+    return low
+
+
+CONTEXTS = [512 * 2**i for i in range(12)]  # 512 .. 1,048,576
+
+
+def served(model, context, users, cache_bits, weight_bits, device_gb):
+    """Decimal GB throughout, as memory is sold."""
+    weights, each = MODELS[model].parameters * weight_bits // 8, cache_bits / 8
+    cache = cache_bytes(model, context, users, each)
+    device = device_gb * 10**9
+    one = cache_bytes(model, context, 1, each)
+    return {
+        "model": model,
+        "bytes_per_token": cache_bytes(model, 1, 1, each),
+        "weights_gb": weights / 1e9,
+        "cache_gb": cache / 1e9,
+        "device_gb": float(device_gb),
+        "context": context,
+        "users": users,
+        "fits": max(0, device - weights) // one,
+        "crossover": crossover(model, users, weights, each),
+        "longest": MODELS[model].longest,
+        "line": np.array([cache_bytes(model, c, users, each) / 1e9 for c in CONTEXTS]),
+        "step_gb": (weights + cache) / 1e9,
+    }
+
+
+LOW, HIGH = 1e-3, 1e5  # GB that the right picture shows
+
+
+def served_setup(fig):
+    left, right = fig.subplots(1, 2, width_ratios=[1, 1.35])
+    left.set(xlim=(-0.7, 0.7), ylim=(0, 170), ylabel="% of the device's memory", title="one device")
+    left.set_xticks([])
+    left.axhline(100, color=COLORS["ink"], lw=2.5)
+    left.text(-0.68, 102, "full", fontsize=13)
+    right.set(xscale="log", yscale="log", xlim=(400, 1.4e6), ylim=(LOW, HIGH))
+    right.set(xlabel="context, tokens a user (log)", ylabel="GB (log)", title="cache against context")
+    right.set_xticks([1024, 8192, 65536, 524288], ["1K", "8K", "64K", "512K"])
+    bars = [left.bar([0], [1], width=0.8, color=COLORS[c])[0] for c in ("weights", "cached")]
+    inside = left.text(0, 0, "weights", ha="center", va="center", fontsize=14, color=COLORS["paper"])
+    above = left.text(0, 0, "", ha="center", fontsize=14, fontweight="bold", color=COLORS["cached"])
+    return SimpleNamespace(
+        bars=bars,
+        inside=inside,
+        above=above,
+        users=left.text(
+            0.0, 0.98, "", transform=left.transAxes, fontsize=14, fontweight="bold", va="top", ha="left"
+        ),
+        cache=right.plot([], [], color=COLORS["cached"])[0],
+        weights=right.plot([], [], color=COLORS["weights"], ls="--")[0],
+        device=right.plot([], [], color=COLORS["old"], ls=":", lw=3)[0],
+        names=[right.text(1.3e6, 1, w, fontsize=12, ha="right") for w in ("weights", "device")],
+        cross=right.plot([], [], "s", color=COLORS["weights"], ms=11)[0],
+        here=right.plot([], [], "o", color=COLORS["cached"], ms=13, mec=COLORS["ink"])[0],
+    )
+
+
+def gigabytes(gb):
+    return f"{thousands(float(f'{gb:.3g}'))} GB"
+
+
+def served_draw(moving, t):
+    """Bars over 150 % and lines outside the picture are cut off at its edge; the texts keep the true numbers."""
+    weights, cache = 100 * t["weights_gb"] / t["device_gb"], 100 * t["cache_gb"] / t["device_gb"]
+    heights = [min(weights, 140.0), min(cache, 140.0 - min(weights, 140.0))]
+    for bar, bottom, height in zip(moving.bars, (0.0, heights[0]), heights, strict=True):
+        bar.set_y(bottom)
+        bar.set_height(height)
+    moving.inside.set_text("weights" if heights[0] > 9 else "")
+    moving.inside.set_y(heights[0] / 2)
+    moving.above.set_text(f"cache {gigabytes(t['cache_gb'])}")
+    moving.above.set_y(sum(heights) + 2)
+    moving.users.set_text(f"room for {t['fits']:,} user{'' if t['fits'] == 1 else 's'}")
+    moving.cache.set_data(CONTEXTS, np.clip(t["line"], LOW, HIGH))
+    for line, name, name_of, gb in zip(
+        (moving.weights, moving.device),
+        moving.names,
+        ("weights", "device"),
+        (t["weights_gb"], t["device_gb"]),
+        strict=True,
+    ):
+        line.set_data([400, 1.4e6], [gb, gb])
+        name.set_text(f"{name_of} {gigabytes(gb) if gb < 1000 else f'{gb:,.0f} GB'}")
+    low, high = sorted((t["weights_gb"], t["device_gb"]))
+    crowded = high / low < 2.2  # the lower name goes below its line
+    for name, gb in zip(moving.names, (t["weights_gb"], t["device_gb"]), strict=True):
+        name.set_va("top" if crowded and gb == low else "bottom")
+        name.set_y(gb / 1.12 if crowded and gb == low else gb * 1.12)
+    inside = t["crossover"] <= CONTEXTS[-1]
+    moving.cross.set_data([t["crossover"]] if inside else [], [t["weights_gb"]] if inside else [])
+    moving.here.set_data([t["context"]], [min(max(t["cache_gb"], LOW), HIGH)])
+
+
+def served_say(t):
+    beyond = f" (above the {t['longest']:,} tokens of its config)" if t["crossover"] > t["longest"] else ""
+    return (
+        f"{t['model']}: {binary_size(t['bytes_per_token'])} a token. {t['users']:,} × {t['context']:,} tokens keep "
+        f"{t['cache_gb']:.3g} GB beside {t['weights_gb']:.4g} GB of weights; {t['device_gb']:,.0f} GB hold {t['fits']:,} users. "
+        f"Cache = weights at {t['crossover']:,} tokens a user{beyond}."
+    )
+
+
+cache_explorer = Explorer(
+    "kv-cache",
+    served,
+    served_setup,
+    served_draw,
+    served_say,
+    title="What fills the memory: the weights or the cache?",
+    alt="Left: weights and cache stacked as a share of a device's memory. Right: cache in GB against context, log-log, with the weights and the device as levels.",
+    knobs=[
+        Choice("model", list(MODELS), "Llama-2-7B"),
+        Stops("context", CONTEXTS, 4096, unit="tokens", label="context"),
+        Stops("users", [1, 2, 4, 8, 16, 32, 64, 128, 256], 1, label="users at once"),
+        Stops("cache_bits", [4, 8, 16, 32], 16, unit="bits", label="a cached number"),
+        Stops("weight_bits", [4, 8, 16, 32], 16, unit="bits", label="a weight"),
+        Stops("device_gb", [8, 16, 24, 48, 80, 141, 640, 1128, 2256], 80, unit="GB", label="memory"),
+    ],
+    player=("context", "model"),
+    facts=[
+        Fact({}, "bytes_per_token", 524_288, source="SPEC 4: Llama-2-7B, fp16"),
+        Fact({}, "crossover", 25_706, source="about 25.7k tokens"),
+        Fact({"model": "Llama-3-8B"}, "bytes_per_token", 131_072, source="SPEC 4: 128 KiB"),
+        Fact({"model": "Llama-3-8B"}, "crossover", 122_533, source="about 122.5k tokens"),
+        Fact({"model": "Llama-3-70B"}, "bytes_per_token", 327_680, source="SPEC 4: 320 KiB"),
+        Fact({"model": "Qwen3-0.6B"}, "bytes_per_token", 114_688, source="112 KiB, not 56"),
+        Fact({"model": "DeepSeek-V3"}, "bytes_per_token", 70_272, source="SPEC 5"),
+        Fact(
+            {"model": "gpt-oss-20b", "context": 8192, "users": 32},
+            "cache_gb",
+            6.543114240,
+            1e-12,
+            source="alvarobartt/hf-mem#60: rolling buffers",
+        ),
+    ],
+    size=(11.0, 4.8),
+)
+
+
+def speed_axes(ax):
+    """Axes and legend of the chapter's speed picture."""
+    ax.set(
+        xscale="log", xlabel="context, tokens (log)", ylabel="tokens/s of one user, at most", ylim=(0, 200)
+    )
+    ax.set_xticks([1024, 8192, 65536], ["1K", "8K", "64K"])
+    ax.legend()
+
+
+# ---- who reads whose keys
+
+
+def kv_head(j, n_kv, how="repeat"):
+    """The KV head that query head j reads."""
+    return j // (H // n_kv) if how == "repeat" else j % n_kv
+
+
+def wired(n_kv, how, layers, head_dim, context):
+    """Cost relative to MHA, and which KV head each of the 32 query heads reads."""
+    mha = kv_cache_bytes(layers, H, head_dim)
+    mine = kv_cache_bytes(layers, n_kv, head_dim)
+    return {
+        "n_kv": n_kv,
+        "reads": [kv_head(j, n_kv, how) for j in range(H)],
+        "wrong": sum(kv_head(j, n_kv, how) != kv_head(j, n_kv) for j in range(H)),
+        "kind": "MHA" if n_kv == H else "MQA" if n_kv == 1 else f"GQA-{n_kv}",
+        "bytes_per_token": mine,
+        "mha_bytes_per_token": mha,
+        "gib": mine * context / 2**30,
+        "context": context,
+        "cache_share": 100 * mine / mha,
+        "projection_share": 100 * (2 * H + 2 * n_kv) / (4 * H),  # wq, wo and the narrower wk, wv; any d
+        "score_share": 100.0,  # every query head still meets every key
+    }
+
+
+X_Q = np.arange(H) + 0.5
+
+
+def wiring(ax, labels=True):
+    """The fixed part of one wiring picture and its movable artists."""
+    ax.set(xlim=(-0.4, H + 0.4), ylim=(-0.5, 1.42))
+    ax.axis("off")
+    ax.plot(X_Q, np.ones(H), "o", color=COLORS["q"], ms=8)
+    if labels:
+        ax.text(H / 2, 1.16, f"{H} query heads", ha="center", fontsize=13, color=COLORS["q"])
+    lines = [ax.plot([], [], color=COLORS["old"], lw=1.6)[0] for _ in range(H)]
+    keys = ax.plot([], [], "s", color=COLORS["k"], ms=11)[0]
+    values = ax.plot([], [], "s", color=COLORS["v"], ms=11)[0]
+    note = ax.text(H / 2, -0.48, "", ha="center", fontsize=13)
+    return SimpleNamespace(lines=lines, keys=keys, values=values, note=note)
+
+
+def wire(moving, t):
+    n_kv = t["n_kv"]
+    at = (np.arange(n_kv) + 0.5) * H / n_kv
+    group = H // n_kv
+    for j, (line, kv) in enumerate(zip(moving.lines, t["reads"], strict=True)):
+        line.set_data([X_Q[j], at[kv]], [1, 0.08])
+        line.set_color(COLORS["unseen"] if kv != j // group else COLORS["new" if kv % 2 else "old"])
+    moving.keys.set_data(at, np.zeros(n_kv))
+    moving.values.set_data(at, np.full(n_kv, -0.2))
+    words = f"{n_kv} key and value heads" if n_kv > 1 else "1 key and value head"
+    moving.note.set_text(words)
+
+
+BARS = (
+    ("cache", "cache_share", "cached"),
+    ("attention weights", "projection_share", "weights"),
+    ("score FLOPs", "score_share", "old"),
+)
+
+
+def wired_setup(fig):
+    left, right = fig.subplots(1, 2, width_ratios=[1.7, 1])
+    moving = wiring(left)
+    moving.kind = left.text(0, 1.34, "", fontsize=16, fontweight="bold")
+    right.set(xlim=(0, 128), ylim=(2.6, -0.6), xlabel="% of MHA", title="what it saves")
+    right.set_yticks(range(3), [name for name, *_ in BARS])
+    right.set_xticks([0, 25, 50, 75, 100])
+    right.grid(axis="y", visible=False)
+    moving.bars = list(right.barh(range(3), [1] * 3, color=[COLORS[c] for *_, c in BARS], height=0.6))
+    moving.shares = [right.text(0, i, "", va="center", fontsize=14, fontweight="bold") for i in range(3)]
+    return moving
+
+
+def wired_draw(moving, t):
+    wire(moving, t)
+    moving.kind.set_text(f"{t['kind']}: {binary_size(t['bytes_per_token'])} a token")
+    for bar, share, (_, key, _) in zip(moving.bars, moving.shares, BARS, strict=True):
+        bar.set_width(t[key])
+        share.set_text(f"{t[key]:.3g} %")
+        share.set_x(t[key] + 2)
+
+
+def wired_say(t):
+    wrong = (
+        f" {t['wrong']} of {H} query heads read another head's keys (red): the tiled order is not the one the weights were trained in."
+        if t["wrong"]
+        else ""
+    )
+    return (
+        f"{t['kind']}: {t['bytes_per_token']:,} B a token, {t['cache_share']:.3g} % of MHA's {t['mha_bytes_per_token']:,}; "
+        f"{t['gib']:.3g} GiB at {t['context']:,} tokens. Scores cost as many FLOPs as before.{wrong}"
+    )
+
+
+wiring_explorer = Explorer(
+    "attention-wiring",
+    wired,
+    wired_setup,
+    wired_draw,
+    wired_say,
+    title="Whose keys does a query head read?",
+    alt="Left: 32 query heads joined to the KV heads that they read. Right: cache, attention weights and score FLOPs as % of MHA.",
+    knobs=[
+        Stops("n_kv", [1, 2, 4, 8, 16, 32], 8, label="KV heads"),
+        Choice("how", {"repeat": "repeat: 0 0 1 1", "tile": "tile: 0 1 0 1 (wrong)"}, label="order"),
+        Stops("layers", [16, 24, 32, 40, 61, 80, 126], 32, label="layers L"),
+        Stops("head_dim", [64, 128, 256], 128, label="head_dim"),
+        Log(
+            "context",
+            512,
+            1_048_576,
+            32_768,
+            per_decade=4,
+            also=(4096, 131_072),
+            unit="tokens",
+            label="context",
+            whole=True,
+        ),
+    ],
+    player=("n_kv", "how"),
+    facts=[
+        Fact({}, "bytes_per_token", 131_072, source="the seed's question 1: 128 KiB"),
+        Fact({"context": 32_768}, "gib", 4.0, 1e-12, source="the seed's question 1: 4 GiB at 32K"),
+        Fact({"n_kv": 32}, "bytes_per_token", 524_288, source="Llama-2-7B"),
+        Fact({"n_kv": 1}, "cache_share", 100 / 32, 1e-12, source="MQA: h times smaller"),
+        Fact({"layers": 80, "context": 131_072}, "gib", 40.0, 1e-12, source="SPEC 4: Llama 3 70B"),
+    ],
+    size=(11.0, 4.6),
+)
+
+
+def draw_wirings(axes, kinds=(32, 8, 1)):
+    """The explorer's wiring side by side; returns one line for each: kind, who reads what, bytes a token at L = 32, dh = 128."""
+    rows = []
+    for ax, n_kv in zip(axes, kinds, strict=True):
+        t = wired(n_kv, "repeat", 32, 128, 4096)
+        wire(wiring(ax), t)
+        ax.set_title(t["kind"], loc="center")
+        first = ", ".join(str(kv) for kv in t["reads"][:5])
+        rows.append(f"{t['kind']:<6} query heads 0-4 read {first:<13}  {t['bytes_per_token']:>7,} B a token")
+    return "\n".join(rows)
