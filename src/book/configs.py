@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from lib.arithmetic import kv_elements_per_token, naive_kv_elements_per_token, parameters
+from lib.config import Dense, MoE
 from lib.families import read_config
 from lib.implied import Facts
 
@@ -39,6 +40,34 @@ def path(name):
 def load(name):
     """That model's config.json as a dict, as published."""
     return json.loads(path(name).read_text(encoding="utf-8"))
+
+
+_PLACES = {"pre": "", "post": ", after", "sandwich": ", before and after", "parallel": ", one for both", "parallel2": ", parallel"}  # fmt: skip
+
+
+def six_answers(cfg):
+    """norm, feed-forward, positions, attention, QK-norm and head of a configuration, a few words each."""
+    first = cfg.layers[0]
+    dense = next((x.ffn for x in cfg.layers if isinstance(x.ffn, Dense)), None)
+    moe = next((x.ffn for x in cfg.layers if isinstance(x.ffn, MoE)), None)
+    f = Facts(cfg)
+    act = {"silu": "Swi", "gelu": "Ge", "gelu_tanh": "Ge", "relu": "Re"}
+    ffn = f"MoE {moe.active} of {moe.experts}" if moe else "none"
+    if dense and not moe:
+        ffn = (act[dense.activation] + "GLU" if dense.gated else "GELU") + f" {dense.d_ff / cfg.d:.3g} d"
+    bases = sorted({rope.base for rope in f.ropes})
+    places = " + ".join(f"{base:,.0f}" for base in bases) if bases else ""
+    if f.ropes and f.nope:
+        places += f", none in {len(f.nope)}"
+    qk = next((x.qk_norm for x in f.gqa if x.qk_norm), False)
+    return {
+        "norm": ("RMSNorm" if cfg.norm.kind == "rms" else "LayerNorm") + _PLACES[first.norms],
+        "feed-forward": ffn,
+        "positions": f"RoPE {places}" if bases else "table" if cfg.counted else "none",
+        "attention": f.kind() + (f", {len(f.windows)} windows" if f.windows else ""),
+        "QK-norm": "whole width" if qk == "width" else "each head" if qk else "of latents" if f.mla else "no",
+        "head": "tied" if cfg.tied else "its own",
+    }
 
 
 @dataclass(frozen=True)
