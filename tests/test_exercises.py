@@ -33,7 +33,11 @@ def wrong_answer(exercise, index):
     wrong = exercise.mistakes[index].wrong
     if wrong is exercise.given:  # otherwise it counts as untouched
         return lambda *args: exercise.given(*args)
-    return wrong if exercise.is_function or not callable(wrong) else wrong()
+    if exercise.is_function:
+        return wrong
+    wrong = wrong() if callable(wrong) else wrong
+    # a mistake in one part of several: the other parts are right
+    return {**exercise.expected, **wrong} if isinstance(exercise.expected, dict) else wrong
 
 
 # -- every registered exercise
