@@ -153,7 +153,7 @@ def test_another_text_a_damaged_file_and_a_missing_one_are_refused(tmp_path):
 def test_the_committed_text_is_the_recorded_one():
     text = corpus.load_corpus()
     assert hashlib.sha256(text).hexdigest() == corpus.SHA256
-    assert 250_000 <= len(text) <= 1_300_000
+    assert 500_000 <= len(text) <= 1_300_000
     assert set(text) <= set(b"\n") | set(range(32, 127))
     readme = (corpus.DATA / "README.md").read_text(encoding="utf-8")
     assert corpus.SHA256 in readme and f"{len(text):,} bytes" in readme
