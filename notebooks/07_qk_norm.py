@@ -1,0 +1,531 @@
+# %% [markdown]
+# # 07 · QK-norm
+#
+# A score is a product of two vectors, and nothing in attention limits how long they grow. QK-norm does, with two small vectors of gains a layer.
+#
+# After it you will be able to
+# - **explain** what large logits do to a softmax, and to its gradient;
+# - **compute** the largest logit that QK-norm allows;
+# - **say** when norm and rotation may change places, and prove it;
+# - **tell** the two kinds of QK-norm apart, and spot what goes wrong when they are mixed up;
+# - **read** from a config whether a model has it.
+#
+# You need chapters 01 (RMSNorm) and 03 (RoPE). About 40 minutes.
+
+# %%
+import math
+
+import matplotlib.pyplot as plt
+import torch
+
+import lib
+from book.configs import load
+from book.exercises import check, progress
+from book.experiments import load_results
+from book.explore.ch07_qk_norm import draw_saturation, qk_explorer
+from book.figures import COLORS, style
+from book.predict import check_close, check_equal, check_shape, predict
+from lib import GQAttention, apply_rope, attend, causal_mask, permute_heads, repeat_kv, rms_norm, rope_cache
+
+style()
+_ = torch.set_grad_enabled(False)
+
+# %% [markdown]
+# ## 1 · A score without a ceiling
+#
+# Before the softmax, a score is $q^\top k / \sqrt{d_h}$. The root keeps it near 1 **at the start of training**, when the entries of $q$ and $k$ have size 1. Then the
+# weights move. Nothing stops $W_q$ and $W_k$ from growing, and the score is a product of both.
+#
+# Let both grow sixteenfold. By what factor do the logits grow? **Write it down**, and guess what happens to the entropy of the weights: 4,096 keys,
+# so all alike would be $\ln 4096 = 8.32$ nats.
+
+# %%
+my_guess = None  # a factor
+g = torch.Generator().manual_seed(0)
+dh, S = 128, 4096
+q = torch.randn(256, dh, generator=g, dtype=torch.float64)  # 256 queries
+k = torch.randn(S, dh, generator=g, dtype=torch.float64)
+
+
+def look(q, k):
+    s = q @ k.T / math.sqrt(q.shape[-1])  # [256, S]
+    p = s.softmax(-1)
+    return s.abs().max().item(), torch.special.entr(p).sum(-1).mean().item(), (p * (1 - p)).sum(-1).mean().item()
+
+
+grown = {gain: look(gain * q, gain * k) for gain in (1, 2, 4, 8, 16)}
+predict(my_guess, grown[16][0] / grown[1][0], "times")
+for gain, (largest, entropy, passes) in grown.items():
+    print(f"gain {gain:>2}: largest {largest:8.1f}   entropy {entropy:5.2f} nats   sum of p (1 - p) {passes:.3f}")
+check_close("factor of the logits", grown[16][0] / grown[1][0], 256, 1e-9)
+
+# %% [markdown]
+# $16 \cdot 16 = 256$. At gain 1 a query looks at everything; at gain 16 at one key and nothing else.
+#
+# The last column says why that is bad news for training. The derivative of a weight by its own logit is $p\,(1-p)$. When one weight is 1 and the others 0, every
+# such term is 0: the softmax is **saturated**, and whatever is wrong with its choice, hardly any gradient arrives to change it.
+#
+# ## 2 · Divide by the length
+#
+# QK-norm is an RMSNorm on each head's $q$ and another on each head's $k$, with learned gains $g_q, g_k \in \mathbb{R}^{d_h}$, just before the product:
+#
+# $$\hat q = g_q \odot \frac{q}{\mathrm{rms}(q)}, \qquad \hat k = g_k \odot \frac{k}{\mathrm{rms}(k)}, \qquad \text{score} = \frac{\hat q^\top \hat k}{\sqrt{d_h}} .$$
+#
+# The same growth once more:
+
+# %%
+held = {gain: look(rms_norm(gain * q), rms_norm(gain * k)) for gain in (1, 2, 4, 8, 16)}
+for gain, (largest, entropy, passes) in held.items():
+    print(f"gain {gain:>2}: largest {largest:8.1f}   entropy {entropy:5.2f} nats   sum of p (1 - p) {passes:.3f}")
+check_close("nothing moved", held[16], held[1], 1e-4)
+
+# %% [markdown]
+# The norm divides the gain out again ($\mathrm{norm}(a x) = \mathrm{norm}(x)$, chapter 01). How large can a score get at all?
+#
+# A vector whose entries have RMS 1 is $\sqrt{d_h}$ long. By Cauchy and Schwarz, the product of two such vectors is at most $\sqrt{d_h}\cdot\sqrt{d_h}$, and the scale takes one
+# root away. Gains lengthen a vector by at most their largest entry:
+#
+# $$|\text{score}| \le \sqrt{d_h}\; \max|g_q|\; \max|g_k| .$$
+#
+# **Predict** the bound for $d_h = 128$ and gains of 1.
+
+# %%
+my_guess = None
+bound = math.sqrt(dh)
+predict(my_guess, round(bound, 2))
+ones = torch.ones(1, dh, dtype=torch.float64)
+check_close("q = k reaches it", look(rms_norm(3 * ones, eps=0), rms_norm(700 * ones, eps=0))[0], bound, 1e-9)
+g_q, g_k = torch.randn(2, dh, generator=g, dtype=torch.float64) * 2
+limit = bound * (g_q.abs().max() * g_k.abs().max()).item()
+check_equal("random gains, a million scores", look(rms_norm(50 * q, g_q), rms_norm(50 * k, g_k))[0] <= limit, True)
+longest = [rms_norm((w.abs() == w.abs().max()).double(), w, eps=0).norm().item() for w in (g_q, g_k)]
+check_close("the longest q times the longest k, over the root", longest[0] * longest[1] / bound, limit, 1e-9)
+
+# %% [markdown]
+# So the model can still make logits large, but only through $2 d_h$ gains that all tokens share. It can no longer do so by accident, in single tokens, through $W_q$ and $W_k$.
+#
+# ### Move the sliders
+#
+# Left, the largest logit; in the middle, the entropy; right, the twelve largest weights of one query. Raise the gain without QK-norm, then switch it on. Then raise the
+# **norm's own** gain: what does QK-norm not prevent?
+
+# %%
+qk_explorer
+
+# %%
+have = "with QK-norm"
+for gain, norm, own in ((1.0, "without", 1.0), (16.0, "without", 1.0), (16.0, have, 1.0), (16.0, have, 4.0)):
+    t = qk_explorer.table(gain=gain, norm=norm, norm_gain=own)
+    words = f"gain {gain:>2.0f}, {norm}" + (f", its own gain {own:.0f}" if norm == have else "")
+    print(f"{words:<37} largest {t['largest']:7.1f}   entropy {t['entropy']:.2f}   first key {t['top']:.0%}")
+check_close("bound at norm gain 4", qk_explorer.table(norm_gain=4.0)["bound"], 16 * bound, 1e-9)
+
+fig, axes = plt.subplots(2, 3, figsize=(10, 5), sharey=True)
+rows = draw_saturation(axes)
+_ = axes[1, 1].set_xlabel("the 12 largest weights of one query over 4,096 keys")
+plt.show()
+for gain, norm, top, entropy in rows:
+    print(f"{f'gain {gain:>2.0f}, {norm}, this query:':<37} first key {top:6.1%}")
+
+# %% [markdown]
+# *In words: above, without the norm, a flat carpet at gain 1, a few steps at gain 2, one full bar at gain 16. Below, with it, all three are the same flat carpet.*
+#
+# With a gain of its own of 4 the norm saturates as well: QK-norm puts a ceiling, and training may raise it. But it now stands in a few numbers a layer, where one can see it.
+#
+# ## 3 · In fifteen lines
+#
+# Split into heads, normalise, rotate, attend. The gains are random, so a forgotten gain cannot pass; six query heads, two KV heads, width 10, positions from 33 on.
+
+# %%
+def my_attention(x, layer, cos, sin):
+    heads = (x @ layer[name].T for name in ("wq", "wk", "wv"))
+    q, k, v = (y.unflatten(-1, (-1, 10)).transpose(1, 2) for y in heads)  # [B, heads, T, dh]
+    q, k = rms_norm(q, layer["q_norm"]), rms_norm(k, layer["k_norm"])  # each head by its own RMS
+    q, k = apply_rope(q, cos, sin), apply_rope(k, cos, sin)
+    return attend(q, k, v).transpose(1, 2).flatten(2) @ layer["wo"].T
+
+
+torch.manual_seed(1)
+module = GQAttention(24, 6, 2, qk_norm=True, head_dim=10).double()
+for p in module.parameters():
+    p.copy_(torch.randn_like(p))
+weights = {name.removesuffix(".weight"): p for name, p in module.named_parameters()}
+x = torch.randn(2, 7, 24, dtype=torch.float64)
+cos, sin = rope_cache(7, 10, start=33)
+check_close("by hand = lib", my_attention(x, weights, cos, sin), module(x, cos, sin), 1e-9)
+check_shape("one gain for all heads of q", weights["q_norm"], [10])
+
+# %% [markdown]
+# ## 4 · Before or after the rotation?
+#
+# RoPE keeps lengths, so dividing by the RMS gives the same before and after. Many conclude that the order does not matter. **Predict** for each of three cases whether
+# it does: no gain; one gain a channel; a gain that is equal in the two channels of a pair.
+
+# %%
+my_guess = {"no gain": None, "free gain": None, "pair-tied gain": None}  # True = the order matters
+g = torch.Generator().manual_seed(1)
+q40 = torch.randn(1, 1, 40, dh, generator=g, dtype=torch.float64)
+cos, sin = (t.double() for t in rope_cache(40, dh, start=33))
+length = (cos**2 + sin**2).sqrt()  # a float32 table is a rotation to 7 digits; this makes it one to 16
+cos, sin = cos / length, sin / length
+free = 2 * torch.rand(dh, generator=g, dtype=torch.float64)
+gains = {"no gain": None, "free gain": free, "pair-tied gain": free[: dh // 2].repeat(2)}
+apart = {}
+for name, gain in gains.items():
+    first, last = apply_rope(rms_norm(q40, gain), cos, sin), rms_norm(apply_rope(q40, cos, sin), gain)
+    apart[name] = (first - last).abs().max().item()
+predict(None if None in my_guess.values() else my_guess, {name: value > 0.1 for name, value in apart.items()})
+check_close("no gain", apart["no gain"], 0.0, 1e-12)
+check_equal("a free gain: apart by more than 1", apart["free gain"] > 1, True)
+check_close("pair-tied gain", apart["pair-tied gain"], 0.0, 1e-12)
+
+# %% [markdown]
+# The reason is two lines. Within a pair the rotation is $R$ and the gain is $\mathrm{diag}(a, b)$; they commute for every angle only if
+#
+# $$\mathrm{diag}(a,b)\,R - R\,\mathrm{diag}(a,b) = (a - b)\,\sin\alpha \begin{pmatrix} 0 & -1 \\ -1 & 0 \end{pmatrix} = 0, \quad\text{that is } a = b .$$
+#
+# Learned gains are free, so **the order is a part of the model**. Qwen3 and Gemma 3 norm first; Hunyuan rotates first, and code that takes one order for granted runs it wrongly
+# (vllm-metal#660). One pair by hand: $x = [3, 4]$, gain $[1, 2]$, an angle of one radian.
+
+# %%
+pair, gain = torch.tensor([[3.0, 4.0]], dtype=torch.float64), torch.tensor([1.0, 2.0], dtype=torch.float64)
+c, s = torch.tensor([[math.cos(1)]], dtype=torch.float64), torch.tensor([[math.sin(1)]], dtype=torch.float64)
+before = apply_rope(rms_norm(pair, gain, eps=0), c, s)[0]
+after = rms_norm(apply_rope(pair, c, s), gain, eps=0)[0]
+print("norm, then RoPE", [round(v, 6) for v in before.tolist()])
+print("RoPE, then norm", [round(v, 6) for v in after.tolist()])
+check_close("norm first", before, [-1.44557, 1.936576], 1e-6)
+check_close("RoPE first", after, [-0.493554, 2.650588], 1e-6)
+without = rms_norm(apply_rope(pair, c, s), eps=0)[0]
+print("no gain, either", [round(v, 6) for v in without.tolist()])
+check_close("no gain, either order", without, apply_rope(rms_norm(pair, eps=0), c, s)[0], 1e-12)
+check_close("its value", without, [-0.493554, 1.325294], 1e-6)
+
+# %% [markdown]
+# Whether the order matters is asked again and again (karpathy/nanochat#743, meta-pytorch/torchtune#2809). In nanochat it does not: its norm has no gain.
+#
+# ## 5 · Each head, or the whole width
+#
+# OLMo 2 normalises the **whole** projection, before the split into heads. Take $q = [1, 1, 10, 10]$, two heads of 2. **Predict** both results.
+
+# %%
+my_guess = {"each head": None, "whole width": None}
+loud = torch.tensor([[[1.0, 1.0, 10.0, 10.0]]], dtype=torch.float64)  # [B, T, h dh]
+per_head = rms_norm(loud.unflatten(-1, (2, 2)), eps=0).flatten(-2)[0, 0]
+whole = rms_norm(loud, eps=0)[0, 0]
+truth = {"each head": per_head.tolist(), "whole width": [round(v, 6) for v in whole.tolist()]}
+predict(None if None in my_guess.values() else my_guess, truth)
+print("whole width:", *(f"{v:.6f}" for v in whole.tolist()))
+check_close("each head", per_head, [1.0, 1.0, 1.0, 1.0], 1e-12)
+check_close("whole width", whole, [0.14072, 0.14072, 1.407195, 1.407195], 1e-6)
+wide = GQAttention(24, 6, 2, qk_norm="width", head_dim=10)
+check_shape("gain of q over the whole width", wide.q_norm.weight, [60])
+check_shape("gain of k: the KV heads' width", wide.k_norm.weight, [20])
+
+# %% [markdown]
+# Over the whole width a loud head stays louder than a quiet one. The bound is weaker for it: a single head may hold all the length. For $h$ query and $n_{kv}$ KV heads
+# it is $\sqrt{h\,n_{kv}\,d_h}$ instead of $\sqrt{d_h}$. We let one head shout:
+
+# %%
+h, n_kv, width = 32, 32, 128  # OLMo-2-7B: num_attention_heads, num_key_value_heads, hidden_size / heads
+shout_q, shout_k = torch.zeros(1, h * width, dtype=torch.float64), torch.zeros(1, n_kv * width, dtype=torch.float64)
+shout_q[:, :width], shout_k[:, :width] = 1.0, 1.0  # head 0 only
+heads = [rms_norm(y, eps=0)[:, :width] for y in (shout_q, shout_k)]
+largest = look(*heads)[0]
+print(f"whole width: up to {largest:.0f}    each head: up to {math.sqrt(width):.2f}")
+check_close("the weaker bound is reached", largest, math.sqrt(h * n_kv * width), 1e-9)
+
+# %% [markdown]
+# ## 6 · A real model without it
+#
+# SmolLM2-135M has no QK-norm. Its logits show what training left behind. We walk through its 30 blocks by hand, and in each look at what the softmax gets. **Predict** the
+# largest logit, in size, that you will meet in a text of some 40 tokens.
+
+# %%
+my_guess = None
+folder = lib.find_model()
+model = lib.load_model(folder)
+story = """The old lighthouse keeper climbed the stairs every evening. When the light was burning, he wrote
+one line in his book: the weather, the ships, and what he had been thinking about. Nobody ever read it."""
+idx = torch.tensor([lib.load_tokenizer(folder).encode(story).ids])
+T = idx.shape[1]
+cos, sin = rope_cache(T, 64, 100_000.0)
+mask = causal_mask(torch.arange(T), torch.arange(T))
+x, layers = model.emb(idx), []
+for block in model.blocks:
+    q, k, _ = block.attn.project(block.attn_norm(x), cos, sin)
+    both = ((q, k), (rms_norm(q), rms_norm(k)))
+    s, s_normed = ((a @ repeat_kv(b, 3).transpose(-1, -2) / 8)[0] for a, b in both)
+    p = s.masked_fill(~mask, -math.inf).softmax(-1)  # [h, T, T]
+    layers.append({"logits": s, "p": p, "normed": s_normed[:, mask].abs().max().item()})
+    x = block(x, cos, sin)
+check_close("our walk = the model", model.head(model.norm(x)), model(idx), 1e-3)
+predict(my_guess, round(max(row["logits"][:, mask].abs().max().item() for row in layers), 1))
+
+# %% [markdown]
+# For each layer: its largest logit, and the entropy of its most decided head (later half of the text). The last column is what the same $q$ and $k$ would give after
+# a norm with gain 1, whose bound is $\sqrt{64} = 8$.
+
+# %%
+del model  # half a gigabyte that nothing below needs
+for i, row in enumerate(layers):
+    row["largest"] = row["logits"][:, mask].abs().flatten(1).max(1).values  # a head each
+    row["entropy"] = torch.special.entr(row["p"][:, T // 2 :]).sum(-1).mean(1)
+    if i in (0, 6, 12, 16, 18, 20, 24, 29):
+        decided = f"most decided head {row['entropy'].min():.2f} nats"
+        print(f"layer {i:>2}: largest logit {row['largest'].max():5.1f}   {decided}   normalised {row['normed']:.1f}")
+largest = torch.stack([row["largest"].max() for row in layers])
+check_equal("the layer with the largest", int(largest.argmax()), 18)
+check_equal("every layer above 8", bool((largest > 8).all()), True)
+check_equal("normalised: every layer below 8", all(row["normed"] < 8 for row in layers), True)
+
+# %%
+fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
+_ = axes[0].bar(range(30), largest, color=COLORS["old"], label="SmolLM2")
+normed = [row["normed"] for row in layers]
+_ = axes[0].plot(range(30), normed, "o", ms=7, color=COLORS["new"], label="same q, k, normalised")
+_ = axes[0].axhline(8, color=COLORS["cached"], ls=":")
+_ = axes[0].set(xlabel="layer", title="largest logit")
+_ = axes[0].legend()
+entropy = torch.stack([row["entropy"] for row in layers])  # [30, h]
+_ = axes[1].plot(range(30), entropy.mean(1), color=COLORS["old"], label="mean of 9 heads")
+_ = axes[1].plot(range(30), entropy.amin(1), color=COLORS["ink"], ls="--", label="most decided head")
+_ = axes[1].set(xlabel="layer", title="entropy, nats", ylim=(-0.1, None))
+_ = axes[1].legend()
+plt.show()
+
+# %% [markdown]
+# *In words: left, bars between 8 and 26 and one, layer 18, twice as high; dots for the normalised scores, all below the dotted line at 8. Right, mean entropy
+# between 1 and 3 nats, and the most decided head near 0 in layer 18.*
+#
+# What does the most decided head of layer 18 decide?
+
+# %%
+head = int(entropy[18].argmin())
+on_first = layers[18]["p"][head, :, 0]
+last = layers[18]["logits"][head, T - 1]
+print(f"layer 18, head {head}: weight on the first token at least {on_first.min():.3f}, of every query")
+print(f"last query: logit of the first token {last[0]:.0f}, of the others at most {last[1:].max():.0f}")
+check_equal("it looks at the first token only", bool(on_first.min() > 0.99), True)
+
+# %% [markdown]
+# That head is saturated: every query looks at the first token, so the head adds the same vector to all of them. SmolLM2 was trained to its end and works, so large logits in a head do not
+# by themselves ruin a model. QK-norm is an insurance.
+#
+# ## 7 · Under a large learning rate
+#
+# The insurance is claimed when training is rough. This book's experiment trains the same small model (1.04M parameters) with and without QK-norm, at learning rates that are far too
+# large, three seeds each, and looks at the logits at every step. It was run once; `make experiments` makes it again.
+
+# %%
+results = load_results("qk_norm")
+runs = {(run["variant"], run["lr"], run["seed"]): run for run in results["runs"]}
+both = sorted(at[1:] for at in runs if at[0] == "modern" and ("no_qk_norm", *at[1:]) in runs)
+pairs = [[runs[variant, *at] for variant in ("no_qk_norm", "modern")] for at in both]
+top = [[max(probe[1] or 0 for probe in run["probes"]) for run in pair] for pair in pairs]
+low = [[min(probe[3] for probe in run["probes"] if probe[3] is not None) for run in pair] for pair in pairs]
+bits = [["diverged" if run["diverged"] else f"{run['bits_per_byte']:.2f}" for run in pair] for pair in pairs]
+print(f"{'':>12}   {'largest logit':^15}   {'lowest entropy':^15}   {'bits per byte':^16}")
+print(f"{'rate':>6}{'seed':>6}" + "   {:>8}{:>7}   {:>8}{:>7}   {:>8}{:>8}".format(*("without", "with") * 3))
+for (lr, seed), t, e, b in zip(both, top, low, bits):
+    print(f"{lr:>6g}{seed:>6}   {t[0]:>8.1f}{t[1]:>7.1f}   {e[0]:>8.2f}{e[1]:>7.2f}   {b[0]:>8}{b[1]:>8}")
+higher = sum(without > with_norm for without, with_norm in top)
+print(f"largest logit higher without QK-norm in {higher} of {len(both)} pairs of runs")
+check_equal("in every pair", higher, len(both))
+
+# %%
+rates = sorted({lr for lr, _ in both})
+fig, axes = plt.subplots(1, len(rates), figsize=(11, 4), sharey=True, squeeze=False)
+for ax, rate in zip(axes[0], rates):
+    for (lr, _), pair in zip(both, pairs):
+        for run, color, dashes in zip(pair, ("old", "new"), ("--", "-")) if lr == rate else ():
+            probes = [probe for probe in run["probes"] if probe[1] is not None]
+            _ = ax.plot([p[0] for p in probes], [p[1] for p in probes], color=COLORS[color], ls=dashes, lw=1.6)
+    _ = ax.set(yscale="log", xlabel="step", title=f"rate {rate:g}")
+_ = axes[0, 0].set_ylabel("largest logit")
+plt.show()
+
+# %% [markdown]
+# *In words: one panel a learning rate; dashed grey lines without QK-norm, violet ones with it, a line a seed, logarithmic.*
+#
+# Read the table, not the theory: these are runs of 128 steps on a model of a million parameters. They show what the logits do, and they do not show what happens at 22 billion. There, Dehghani et
+# al. report that training of their largest vision transformers diverged, with very large attention logits and almost no entropy, and that normalising $q$ and $k$ (with LayerNorm) cured it
+# (ViT-22B, arXiv 2302.05442, section 2).
+#
+# ## 8 · Bugs that shipped
+#
+# **The gain left behind.** Converting a checkpoint between the two RoPE layouts permutes the rows of $W_q$ and $W_k$ (chapter 04). The **gain** belongs to the same channels and must go with
+# them (vllm#55335, ooples/AiDotNet#2074). Head of 8, gains from 0.5 to 2, one query at position 7, one key at position 3:
+
+# %%
+g = torch.Generator().manual_seed(3)
+pair = torch.randn(2, 1, 8, generator=g, dtype=torch.float64)  # q and k of one token each, half-split rows
+gain = torch.linspace(0.5, 2, 8, dtype=torch.float64)
+
+
+def score(q, k, gain, layout):
+    turned = [apply_rope(rms_norm(y, gain), *rope_cache(1, 8, start=at), layout)[0] for y, at in ((q, 7), (k, 3))]
+    return (turned[0] @ turned[1]).item()
+
+
+moved = [permute_heads(y.T, 1, to="adjacent").T for y in pair]
+moved_gain = permute_heads(gain, 1, to="adjacent")
+print("rows of the other layout:", permute_heads(torch.arange(8), 1, to="adjacent").tolist())
+right, wrong = score(*moved, moved_gain, "adjacent"), score(*moved, gain, "adjacent")
+print(f"gain permuted too {right:.4f}, as before {score(*pair, gain, 'half'):.4f}; gain left behind {wrong:.4f}")
+check_close("the same model", right, score(*pair, gain, "half"), 1e-9)
+check_equal("another model", abs(wrong - right) > 0.1, True)
+
+# %% [markdown]
+# **A norm of the wrong width.** OLMo sized the whole-width norm of $k$ as $d / n_{kv}$; it is $n_{kv} d_h$ (allenai/OLMo#521). And a serving engine normalised OLMo 3 after the split (vllm-metal#691): section 5's
+# two answers. When does the first of the two faults pass unseen?
+
+# %%
+for d_model, heads, kv in ((4096, 32, 8), (4096, 32, 32), (2048, 16, 4)):
+    sized, true = d_model // kv, kv * (d_model // heads)
+    silent = "   <- nothing fails" if sized == true else ""
+    print(f"d {d_model}, {heads} query and {kv:>2} KV heads: sized {sized:>4}, k is {true:>4} wide{silent}")
+try:
+    rms_norm(torch.randn(2, 7, 20), torch.ones(24 // 2))  # two KV heads of 10, d = 24
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# ## 9 · In practice
+#
+# Is it in the config? Mostly not: it follows from `model_type`, and `lib.read_config` knows which types have it. The last two lines below are Kimi K2's way, explained under the table.
+
+# %%
+print(f"{'':<15}{'model_type':<13}{'in the file':<31}{'read as'}")
+for name in ("qwen3-0.6b", "gemma-3-1b", "olmo-2-7b", "glm-4.5", "llama-3-8b", "smollm2-135m"):
+    fields = load(name)
+    said = [f"{key}: {fields[key]}" for key in ("use_qk_norm", "attn_logit_softcapping") if key in fields]
+    read = lib.read_config(fields).layers[0].attention.qk_norm
+    words = {True: "each head", "width": "whole width", False: "none"}[read]
+    print(f"{name:<15}{fields['model_type']:<13}{', '.join(said) or '-':<31}{words}")
+off = lib.read_config({**load("glm-4.5"), "use_qk_norm": False}).layers[0].attention.qk_norm
+check_equal("the same model_type with use_qk_norm false", off, False)
+loud = ones * math.sqrt(300 / bound)  # q = k with a logit of 300
+shrink = math.sqrt(100 / 300)  # what a threshold of 100 makes of W_q and of W_k
+check_close("logit before the clip", look(loud, loud)[0], 300, 1e-9)
+check_close("logit after it", look(shrink * loud, shrink * loud)[0], 100, 1e-9)
+
+# %% [markdown]
+# Read from these files and from what `lib` knows of their types:
+#
+# - **Qwen3** and **Gemma 3** normalise each head, before RoPE; **OLMo 2** the whole width. None of the three files says so.
+# - **GLM-4.5** says `use_qk_norm: true`, and its smaller sister GLM-4.5-Air says `false`, with the same `model_type`.
+# - **Gemma 3**'s file carries `attn_logit_softcapping: null`: Gemma 2 has 50 there, and bends every logit by $50\tanh(s/50)$ instead, another way to a ceiling.
+# - **Kimi K2** (61 layers, 64 heads, MLA) has neither. Absorbed decoding never makes the keys that a norm would have to divide (chapter 06). Its report says that $W_q$ and $W_k$ of a head are scaled
+#   down after a step in which its largest logit passed a threshold (arXiv 2507.20534, "QK-Clip"): by the root of threshold over logit each, so that the product falls to the threshold exactly.
+#
+# ## Exercises
+#
+# **1. Scores.** `q`, `k` [1, h, T, dh] fresh from the projection, gains [dh], tables of the T positions. Return the scaled scores [1, h, T, T] of a layer with QK-norm and RoPE (half-split; no
+# mask, no softmax; eps 1e-6).
+
+# %% tags=["exercise"]
+def my_scores(q, k, g_q, g_k, cos, sin):
+    ...
+
+
+# %% tags=["check"]
+check("07.scores", my_scores)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def scores_solution(q, k, g_q, g_k, cos, sin):
+    q, k = apply_rope(rms_norm(q, g_q), cos, sin), apply_rope(rms_norm(k, g_k), cos, sin)
+    return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+
+
+check("07.scores", scores_solution)
+
+# %% [markdown]
+# **2.** Heads of 64; the largest entry of $g_q$ is 1.5, that of $g_k$ is 2. What is the largest score possible?
+
+# %% tags=["exercise"]
+my_bound = None
+
+# %% tags=["check"]
+check("07.bound", my_bound)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def bound_solution():
+    return math.sqrt(64) * 1.5 * 2
+
+
+check("07.bound", bound_solution)
+
+# %% [markdown]
+# **3. Under which condition may norm and RoPE change places?**
+#
+# - a. Always: a rotation keeps lengths, and the norm only divides by a length.
+# - b. When the gains of q and k are equal.
+# - c. When the gain has the same value in both channels of each rotated pair.
+# - d. When query and key stand at the same position.
+
+# %% tags=["exercise"]
+my_condition = None
+
+# %% tags=["check"]
+check("07.commute", my_condition)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def commute_solution():
+    return "c"
+
+
+check("07.commute", commute_solution)
+
+# %% [markdown]
+# **4. Find the fault.** The queries of a Qwen3-style layer; its checkpoint's text is slightly off. `gain` is the `q_norm`'s. Mend it.
+
+# %% tags=["exercise"]
+def my_queries(x, w_q, gain, cos, sin):
+    from lib import apply_rope, rms_norm
+
+    q = (x @ w_q.T).unflatten(-1, (-1, gain.numel())).transpose(1, 2)
+    q = apply_rope(q, cos, sin)
+    return rms_norm(q, gain)
+
+
+# %% tags=["check"]
+check("07.project", my_queries)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def project_solution(x, w_q, gain, cos, sin):
+    q = (x @ w_q.T).unflatten(-1, (-1, gain.numel())).transpose(1, 2)
+    return apply_rope(rms_norm(q, gain), cos, sin)
+
+
+check("07.project", project_solution)
+
+# %% [markdown]
+# **5. OLMo 2's way.** `q` [B, T, h dh] straight from $W_q$, `gain` [h dh]. Normalise the whole width, then return the heads [B, h, T, dh].
+
+# %% tags=["exercise"]
+def my_width_norm(q, gain, n_heads):
+    ...
+
+
+# %% tags=["check"]
+check("07.width", my_width_norm)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def width_solution(q, gain, n_heads):
+    return rms_norm(q, gain).unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+check("07.width", width_solution)
+
+# %% [markdown]
+# ## What you can do now
+#
+# You **explained** why logits of 1,000 stop a softmax from learning; **computed** the bound $\sqrt{d_h}\max|g_q|\max|g_k|$, 11.31 for 128; **said** when norm and rotation commute, and why; **told** the two
+# kinds apart; and **read** six configs for it. Proved equal: gain 1 = gain 16 under the norm, by hand = `lib` with random gains, norm first = RoPE first exactly for pair-tied gains.
+#
+# **Sources.** Dehghani et al. 2023, ViT-22B (arXiv 2302.05442), section 2. Kimi Team 2025, Kimi K2 (arXiv 2507.20534), QK-Clip. Config fields from the models' config.json. Public reports named in sections
+# 4 and 8.
+
+# %%
+progress("07")

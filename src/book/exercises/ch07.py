@@ -1,0 +1,279 @@
+"""Exercises of chapter 07: QK-norm."""
+
+from math import sqrt
+
+from book.exercises.core import Exercise, Mistake
+
+
+def _score_cases():
+    """q, k [1, h, T, dh], two gains [dh], tables: every size different, positions far from 0 too."""
+    import torch
+
+    from lib import rope_cache
+
+    g = torch.Generator().manual_seed(7)
+    cases = []
+    for h, T, dh, start in ((2, 5, 6, 0), (3, 4, 8, 40), (5, 2, 4, 700)):
+        q, k = (torch.randn(1, h, T, dh, generator=g, dtype=torch.float64) * size for size in (5, 0.3))
+        gains = [torch.randn(dh, generator=g, dtype=torch.float64) for _ in range(2)]
+        cases.append((q, k, *gains, *(t.double() for t in rope_cache(T, dh, start=start))))
+    return cases
+
+
+def _unit(x, gain, kind="rms"):
+    """x normalised over its last axis, then the gain; other kinds are what people write instead."""
+    from lib import layer_norm, rms_norm
+
+    if kind == "whole":  # over all heads of a token
+        b, h, t, dh = x.shape
+        return rms_norm(x.transpose(1, 2).flatten(2)).view(b, t, h, dh).transpose(1, 2) * gain
+    if kind == "length":
+        return x / x.norm(dim=-1, keepdim=True) * gain
+    if kind == "mean":
+        return layer_norm(x, gain)
+    return rms_norm(x, gain)
+
+
+def _scores(q, k, g_q, g_k, cos, sin, kind="rms", rope="after", scale=None):
+    from lib import apply_rope
+
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if rope == "before":
+        q, k = apply_rope(q, cos, sin), apply_rope(k, cos, sin)
+    q, k = _unit(q, g_q, kind), _unit(k, g_k, kind)
+    if rope == "after":
+        q, k = apply_rope(q, cos, sin), apply_rope(k, cos, sin)
+    return q @ k.transpose(-1, -2) * scale
+
+
+def _without_gains(q, k, g_q, g_k, cos, sin):
+    return _scores(q, k, g_q * 0 + 1, g_k * 0 + 1, cos, sin)
+
+
+scores = Exercise(
+    id="07.scores",
+    title="Attention scores with QK-norm and RoPE",
+    kind="implement",
+    cases=_score_cases,
+    reference=lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin),
+    mistakes=[
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, rope="before"),
+            "The rotation comes first and the gain then scales channels that are mixed already.",
+            "Which channel of the projection does entry i of the gain belong to after a rotation?",
+        ),
+        Mistake(
+            _without_gains,
+            "The gains are not used.",
+            "What do your scores do when g_q is doubled?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_k, g_q, cos, sin),
+            "The two gains are swapped.",
+            "Without a rotation a swap changes nothing (only the product of both gains counts). Why does it here?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, scale=1.0),
+            "The scale 1 / sqrt(dh) is missing. The norm sets the RMS of an entry to 1, not the length of the vector.",
+            "How long is a vector of dh entries with RMS 1, and what is its product with itself?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, kind="length"),
+            "The vectors have length 1. RMSNorm makes them sqrt(dh) long, so these scores are dh times too small.",
+            "What is the RMS of a vector of length 1?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, kind="mean"),
+            "The mean is subtracted: that is LayerNorm.",
+            "What is the mean of the entries after an RMSNorm?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, kind="whole"),
+            "All heads of a token share one RMS. Here each head has its own.",
+            "Over how many numbers does your mean run: dh, or h dh?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, rope="none"),
+            "Nothing is rotated: the scores know no positions.",
+            "What are cos and sin for?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin).softmax(-1),
+            "These are weights: the softmax is already in them.",
+            "What do the rows of your result sum to?",
+        ),
+    ],
+)
+
+bound = Exercise(
+    id="07.bound",
+    title="The largest score that QK-norm allows",
+    kind="predict",
+    reference=lambda: sqrt(64) * 1.5 * 2.0,
+    mistakes=[
+        Mistake(lambda: 64 * 1.5 * 2.0, "That is before the scale 1 / sqrt(dh).", "By what is q k divided?"),
+        Mistake(lambda: sqrt(64), "The gains are left out.", "How long may q be when a gain is 1.5?"),
+        Mistake(lambda: sqrt(64) * 1.5, "Only the gain of q counts in it.", "Which two vectors are multiplied?"),
+        Mistake(lambda: sqrt(64) * 2.0, "Only the gain of k counts in it.", "Which two vectors are multiplied?"),
+        Mistake(lambda: sqrt(64) * (1.5 + 2.0), "The gains are added.", "How do the lengths of two vectors enter their product?"),
+        Mistake(lambda: 1.5 * 2.0, "That is the product of the gains alone: as if the vectors had length 1.", "How long is a vector of 64 entries whose RMS is 1?"),
+        Mistake(lambda: 1.5 * 2.0 / sqrt(64), "The scale is applied to vectors of length 1; these are sqrt(dh) long.", "What is the RMS of an entry after the norm?"),
+    ],
+)  # fmt: skip
+
+commute = Exercise(
+    id="07.commute",
+    title="When norm and rotation may change places",
+    kind="choose",
+    options=("a", "b", "c", "d"),
+    reference="c",
+    mistakes=[
+        Mistake(
+            "a",
+            "A rotation keeps the length, so the division by the RMS does not care. The gain comes after that division.",
+            "What does diag(g) do to a vector that a rotation has turned out of its axes?",
+        ),
+        Mistake(
+            "b",
+            "Equal gains of q and k do not help: within each of the two the order still matters.",
+            "Take QKN-01's pair with gain [1, 2] for both: do the two orders give the same q?",
+        ),
+        Mistake(
+            "d",
+            "Positions do not cancel inside the norm: at any angle other than a multiple of pi a pair with unequal gains comes out"
+            " differently.",
+            "Which 2 x 2 diagonal matrices commute with every rotation?",
+        ),
+    ],
+)
+
+
+def _project_cases():
+    import torch
+
+    from lib import rope_cache
+
+    g = torch.Generator().manual_seed(8)
+    cases = []
+    for T, d, h, dh, start in ((4, 7, 2, 6, 0), (3, 5, 3, 4, 35), (2, 9, 4, 8, 512)):
+        x, w = torch.randn(1, T, d, generator=g), torch.randn(h * dh, d, generator=g)
+        cases.append((x, w, torch.randn(dh, generator=g), *rope_cache(T, dh, start=start)))
+    return cases
+
+
+def _project(x, w_q, gain, cos, sin, order="norm first", over="head"):
+    from lib import apply_rope, rms_norm
+
+    q = (x @ w_q.T).unflatten(-1, (-1, gain.numel())).transpose(1, 2)  # [B, h, T, dh]
+    if order == "no norm":
+        return apply_rope(q, cos, sin)
+    if order == "gain last":  # the norm where it may stand, the gain where it may not
+        return apply_rope(rms_norm(q), cos, sin) * gain
+    if order == "no rotation":
+        return rms_norm(q, gain)
+    if over == "tokens":
+        q = q * (q.pow(2).mean(-2, keepdim=True) + 1e-6).rsqrt() * gain
+        return apply_rope(q, cos, sin)
+    return apply_rope(rms_norm(q, gain), cos, sin)
+
+
+def _given(x, w_q, gain, cos, sin):
+    from lib import apply_rope, rms_norm
+
+    q = (x @ w_q.T).unflatten(-1, (-1, gain.numel())).transpose(1, 2)
+    q = apply_rope(q, cos, sin)
+    return rms_norm(q, gain)
+
+
+project = Exercise(
+    id="07.project",
+    title="Find the fault in a query with QK-norm",
+    kind="find the fault",
+    cases=_project_cases,
+    reference=lambda x, w_q, gain, cos, sin: _project(x, w_q, gain, cos, sin),
+    given=_given,
+    hint="Compare it with fifteen lines of section 3.",
+    mistakes=[
+        Mistake(
+            lambda x, w_q, gain, cos, sin: _project(x, w_q, gain, cos, sin, "gain last"),
+            "The norm moved and its gain stayed behind the rotation; the gain was the trouble.",
+            "Which of the two, dividing by the RMS or multiplying by the gain, commutes with a rotation?",
+        ),
+        Mistake(
+            lambda x, w_q, gain, cos, sin: _project(x, w_q, gain, cos, sin, "no norm"),
+            "Now there is no norm: the order is not wrong any more, and nothing holds the logits.",
+            "What is the RMS of each head of your result before the gain?",
+        ),
+        Mistake(
+            lambda x, w_q, gain, cos, sin: _project(x, w_q, gain, cos, sin, "no rotation"),
+            "Now nothing is rotated.",
+            "What does your query know of its position?",
+        ),
+        Mistake(
+            lambda x, w_q, gain, cos, sin: _project(x, w_q, gain, cos, sin, over="tokens"),
+            "The mean runs over the tokens: a query would depend on what comes after it.",
+            "Along which axis do the dh numbers of one head of one token lie?",
+        ),
+    ],
+)
+
+
+def _width_cases():
+    import torch
+
+    g = torch.Generator().manual_seed(9)
+    draw = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64)
+    return [
+        (draw(B, T, h * dh) * 4, draw(h * dh), h) for B, T, h, dh in ((2, 3, 4, 5), (1, 6, 3, 2), (3, 2, 5, 4))
+    ]  # fmt: skip
+
+
+def _width(q, gain, n_heads, kind="width"):
+    from lib import rms_norm
+
+    if kind == "head":
+        heads = rms_norm(q.unflatten(-1, (n_heads, -1))) * gain.view(n_heads, -1)
+        return heads.transpose(1, 2)
+    q = rms_norm(q, None if kind == "no gain" else gain)
+    if kind == "view":
+        return q.reshape(q.shape[0], n_heads, q.shape[1], -1)
+    if kind == "interleaved":
+        return q.unflatten(-1, (-1, n_heads)).permute(0, 3, 1, 2)
+    heads = q.unflatten(-1, (n_heads, -1))
+    return heads if kind == "untransposed" else heads.transpose(1, 2)
+
+
+width = Exercise(
+    id="07.width",
+    title="The norm over the whole width",
+    kind="implement",
+    cases=_width_cases,
+    reference=lambda q, gain, n_heads: _width(q, gain, n_heads),
+    mistakes=[
+        Mistake(
+            lambda q, gain, n_heads: _width(q, gain, n_heads, "head"),
+            "Each head is normalised by its own RMS: that is Qwen3's way. Here one RMS serves the whole width.",
+            "May a loud head stay louder than a quiet one after this norm?",
+        ),
+        Mistake(
+            lambda q, gain, n_heads: _width(q, gain, n_heads, "no gain"),
+            "The gain is not used.",
+            "What is the shape of `gain`, and which channels does it belong to?",
+        ),
+        Mistake(
+            lambda q, gain, n_heads: _width(q, gain, n_heads, "view"),
+            "Heads and tokens are mixed up: a view to [B, h, T, dh] cuts the numbers in the wrong order.",
+            "Which numbers lie side by side in memory: those of one token, or those of one head?",
+        ),
+        Mistake(
+            lambda q, gain, n_heads: _width(q, gain, n_heads, "interleaved"),
+            "The heads are taken in turns, every h-th channel. A head is a run of dh channels.",
+            "To which head do channels 0 and 1 belong?",
+        ),
+        Mistake(
+            lambda q, gain, n_heads: _width(q, gain, n_heads, "untransposed"),
+            "The result is [B, T, h, dh]; asked for is [B, h, T, dh].",
+            "Which axis must the attention's matrix product leave alone?",
+        ),
+    ],
+)
