@@ -210,12 +210,10 @@ check_close("crossover, thousand tokens", cross, [25.7, 122.5], 0.05)
 MEMORY, BANDWIDTH, WEIGHTS = 80 * 10**9, 3e12, 8_030_261_248 * 2
 contexts = [1024 * 2**i for i in range(8)]
 
-
 def card(n_kv, tokens):  # users that fit, and tokens per second of one alone and of all together
     each = kv_cache_bytes(32, n_kv, 128, tokens)
     users = (MEMORY - WEIGHTS) // each
     return users, BANDWIDTH / (WEIGHTS + each), users * BANDWIDTH / (WEIGHTS + users * each)
-
 
 my_guess = None
 predict(my_guess, round(card(8, 8192)[0] / card(32, 8192)[0], 2), "times")
@@ -223,10 +221,11 @@ fig, ax = plt.subplots(figsize=(9, 4.2))
 for kind, n_kv, color in (("MHA", 32, "old"), ("GQA-8", 8, "k"), ("MQA", 1, "v")):
     users, alone, together = card(n_kv, 8192)
     longest = (MEMORY - WEIGHTS) // kv_cache_bytes(32, n_kv, 128)
-    print(f"{kind:<6} {users:>3} users, {together:>6,.0f} tokens/s; one user alone {alone:.0f}; the longest text {longest:,}")
+    print(f"{kind:<6} {users:>3} users, {together:>6,.0f} tokens/s; alone {alone:.0f}; longest text {longest:,}")
     _ = ax.plot(contexts, [card(n_kv, c)[1] for c in contexts], "o-", color=COLORS[color], label=kind)
 speed_axes(ax)
 plt.show()
+check_equal("users", [card(n, 8192)[0] for n in (32, 8, 1)], [14, 59, 476])
 
 # %% [markdown]
 # *In words: three curves start together at the speed that the weights alone allow. With more context MHA falls first, GQA-8 much later, MQA hardly.*

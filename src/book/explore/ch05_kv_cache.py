@@ -98,6 +98,7 @@ def served_setup(fig):
     bars = [left.bar([0], [1], width=0.8, color=COLORS[c])[0] for c in ("weights", "cached")]
     inside = left.text(0, 0, "weights", ha="center", va="center", fontsize=14, color=COLORS["paper"])
     above = left.text(0, 0, "", ha="center", fontsize=14, fontweight="bold", color=COLORS["cached"])
+    veil = {"fc": COLORS["paper"], "ec": "none", "alpha": 0.75, "pad": 0.5}
     return SimpleNamespace(
         bars=bars,
         inside=inside,
@@ -108,7 +109,7 @@ def served_setup(fig):
         cache=right.plot([], [], color=COLORS["cached"])[0],
         weights=right.plot([], [], color=COLORS["weights"], ls="--")[0],
         device=right.plot([], [], color=COLORS["old"], ls=":", lw=3)[0],
-        names=[right.text(1.3e6, 1, w, fontsize=12, ha="right") for w in ("weights", "device")],
+        names=[right.text(1.3e6, 1, w, fontsize=12, ha="right", bbox=veil) for w in ("weights", "device")],
         cross=right.plot([], [], "s", color=COLORS["weights"], ms=11)[0],
         here=right.plot([], [], "o", color=COLORS["cached"], ms=13, mec=COLORS["ink"])[0],
     )
@@ -154,7 +155,7 @@ def served_say(t):
     beyond = f" (above the {t['longest']:,} tokens of its config)" if t["crossover"] > t["longest"] else ""
     return (
         f"{t['model']}: {binary_size(t['bytes_per_token'])} a token. {t['users']:,} × {t['context']:,} tokens keep "
-        f"{t['cache_gb']:.3g} GB beside {t['weights_gb']:.4g} GB of weights; {t['device_gb']:,.0f} GB hold {t['fits']:,} users. "
+        f"{gigabytes(t['cache_gb'])} beside {gigabytes(t['weights_gb'])} of weights; {t['device_gb']:,.0f} GB hold {t['fits']:,} users. "
         f"Cache = weights at {t['crossover']:,} tokens a user{beyond}."
     )
 
