@@ -160,31 +160,6 @@ why_decoupled = Exercise(
 )
 
 
-def _when(limit):
-    calls = {"decode 1": 1, "speculate 8": 8, "chunk 512": 512, "chunk 100": 100}
-    return {name: "absorb" if T < limit else "expand" for name, T in calls.items()}
-
-
-when = Exercise(
-    id="06.when",
-    title="Absorb or expand",
-    kind="predict",
-    reference=lambda: _when(512 * 256 / (2 * 512 - 128 - 128)),
-    mistakes=[
-        Mistake(
-            lambda: _when(float("inf")),
-            "Absorbing a long chunk pays 3.4 times the FLOPs in every score.",
-            "How many queries share the keys that expansion makes once?",
-        ),
-        Mistake(
-            lambda: _when(2),
-            "One query is not the limit: expansion has to be paid back by many queries.",
-            "What does expanding S keys cost, and what does one query save by it?",
-        ),
-    ],
-)
-
-
 def _row_cases():
     import torch
 
