@@ -42,10 +42,8 @@ _ = torch.set_grad_enabled(False)
 # %%
 x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64).view(1, 1, 1, 4)
 cos, sin = rope_cache(1, 4, start=1)
-for layout, want in (
-    ("adjacent", [-1.14264, 1.922076, 2.959851, 4.0298]),
-    ("half", [-1.984111, 1.959901, 2.462378, 4.0198]),
-):
+known = {"adjacent": [-1.14264, 1.922076, 2.959851, 4.0298], "half": [-1.984111, 1.959901, 2.462378, 4.0198]}
+for layout, want in known.items():
     got = apply_rope(x, cos, sin, layout).flatten()
     print(f"{layout:<9}", [round(value, 5) for value in got.tolist()])
     check_close(layout, got, want, 1e-6)
