@@ -22,17 +22,7 @@ from book.exercises import check, progress
 from book.explore.ch06_mla import draw_cached, mla_explorer, read_queries
 from book.figures import COLORS, style
 from book.predict import check_close, check_equal, check_shape, predict
-from lib import (
-    KVCache,
-    LatentCache,
-    MLAttention,
-    apply_rope,
-    attend,
-    kv_cache_bytes,
-    mla_cache_bytes,
-    rms_norm,
-    rope_cache,
-)
+from lib import KVCache, LatentCache, MLAttention, apply_rope, attend, rms_norm, rope_cache
 
 style()
 torch.manual_seed(0)
@@ -322,11 +312,11 @@ check_close("MQA with one wide head", layer.wo(out), outs["absorbed"][:, -1:], 1
 
 # %%
 my_guess = None
-mla = mla_cache_bytes(61, 512, 64)
+mla = lib.mla_cache_bytes(61, 512, 64)
 predict(my_guess, mla, "bytes per token")
 check_equal("61 * (512 + 64) * 2", mla, 70_272)
 print(f"{mla / 1024:.1f} KiB a token, {131072 * mla / 2**30:.2f} GiB at 131,072 tokens")
-llama = kv_cache_bytes(80, 8, 128)
+llama = lib.kv_cache_bytes(80, 8, 128)
 check_equal("Llama-3-70B, GQA-8, for comparison", llama, 327_680)
 more = 671_026_404_352 / 70_553_706_496  # parameters of both, counted from their configs in chapter 10
 print(f"V3 caches {llama / mla:.2f} times less than Llama-3-70B, with {more:.1f} times the parameters")
@@ -482,7 +472,7 @@ wrong = {
 for words, value in wrong.items():
     print(f"{value:>9,}  {value / mla:5.2f} times  {words}")
 check_close("published factors", [w / mla for w in wrong.values()], [1.78, 0.889, 15.1, 28.4, 24.9], 0.05)
-check_equal("DeepSeek-V2-Lite, 27 layers", mla_cache_bytes(27, 512, 64), 31_104)
+check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_104)
 
 # %% [markdown]
 # **The scale that follows the absorbed width.** After absorption q and k are 576 wide, and code that takes its scale from the width of what it is

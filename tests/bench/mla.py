@@ -236,6 +236,7 @@ def main():
                 "provenance": provenance,
                 "max_difference_below": 10 ** (len(str(int(1 / worst))) * -1 + 1),
                 "rows": rows,
+                "crossover": turns,
             },
             indent=1,
         )
