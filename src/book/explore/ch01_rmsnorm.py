@@ -73,14 +73,14 @@ def table(scale, eps, shift, dtype):
 
 def setup(fig):
     ax = fig.subplots()
-    ax.set(xscale="log", xlim=(1e-4, 1e4), ylim=(-0.05, 1.3), ylabel="RMS of the output")
+    ax.set(xscale="log", xlim=(1e-4, 1e4), ylim=(-0.05, 1.45), ylabel="RMS of the output")
     ax.set_xlabel("size of the input (its RMS before the shift)")
     ax.axhline(1, color=COLORS["faint"], zorder=0)
     moving = SimpleNamespace(
         layer=ax.plot([], [], color=COLORS["old"], lw=6, alpha=0.6, label="LayerNorm")[0],
         rms=ax.plot([], [], color=COLORS["new"], label="RMSNorm")[0],
         here=ax.plot([], [], "o", color=COLORS["cached"], ms=13, clip_on=False)[0],
-        note=ax.text(0.985, 0.06, "", transform=ax.transAxes, ha="right", fontsize=15),
+        note=ax.text(0.985, 0.97, "", transform=ax.transAxes, ha="right", va="top", fontsize=15),
     )
     ax.legend(loc="upper left", ncols=2)
     return moving
@@ -90,7 +90,9 @@ def draw(moving, t):
     moving.layer.set_data(t["scales"], t["layer_curve"])
     moving.rms.set_data(t["scales"], t["rms_curve"])
     moving.here.set_data([t["scale"]], [t["rms"]])
-    moving.note.set_text(f"mean square {thousands(t['mean_square'])},  output RMS {t['rms']:.4f}")
+    moving.note.set_text(
+        f"mean square {thousands(t['mean_square'])}\noutput RMS {t['rms']:.4f}, mean {t['mean'] + 1e-9:.2f}"
+    )
 
 
 def say(t):
@@ -128,3 +130,59 @@ scale_explorer = Explorer(
         Fact({"scale": 251.0, "dtype": "fp16"}, "rms", 0.0),
     ],
 )
+
+
+def draw_dtypes(axes):
+    """The explorer's curves in three number formats. Returns what the rows say: dtype, input RMS, output RMS."""
+    lines = []
+    for ax, (dtype, name) in zip(axes, DTYPES.items(), strict=True):
+        curves = {eps: table(1.0, eps, 0.0, dtype) for eps in (1e-6, 1e-5)}
+        for (eps, t), dash in zip(curves.items(), ("-", (0, (6, 2))), strict=True):
+            ax.plot(t["scales"], t["rms_curve"], ls=dash, color=COLORS["new"], label=f"eps {eps:.0e}")
+        ax.set(xscale="log", xlim=(1e-4, 1e4), ylim=(-0.05, 1.3), title=name, xlabel="input RMS")
+        ax.set_xticks([1e-4, 1e-2, 1, 1e2, 1e4])
+        for scale in (1e-3, 1.0, 251.0):
+            lines.append(
+                f"{name:<17} input RMS {scale:>7g}   output RMS {table(scale, 1e-6, 0.0, dtype)['rms']:.3f}"
+            )
+    axes[0].set_ylabel("output RMS")
+    axes[0].legend(loc="lower right")
+    return "\n".join(lines)
+
+
+def draw_spheres(axes, n=160):
+    """Points in three dimensions before any norm, after RMSNorm, after LayerNorm, on the sphere of radius sqrt(3).
+
+    Returns one line a panel: the range of the lengths, and the largest |mean|.
+    """
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(n, 3)) * rng.uniform(0.2, 0.8, size=(n, 1)) + 0.15
+    centred = x - x.mean(1, keepdims=True)
+    panels = {
+        "input": x,
+        "RMSNorm": x / rms(x)[:, None],
+        "LayerNorm": centred / rms(centred)[:, None],
+    }
+    u, v = np.mgrid[0 : 2 * np.pi : 25j, 0 : np.pi : 13j]
+    sphere = np.sqrt(3) * np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
+    lines = []
+    for ax, (name, y) in zip(axes, panels.items(), strict=True):
+        color = (
+            COLORS["old"]
+            if name == "LayerNorm"
+            else COLORS["new"]
+            if name == "RMSNorm"
+            else COLORS["weights"]
+        )
+        ax.plot_wireframe(*sphere, color=COLORS["faint"], lw=0.7, alpha=0.8)
+        ax.plot(*[[-1.9, 1.9]] * 3, color=COLORS["ink"], lw=2, ls="--")  # the axis along which the mean lies
+        ax.scatter(*y.T, color=color, s=22, alpha=0.9, depthshade=False)
+        ax.set(xlim=(-1.8, 1.8), ylim=(-1.8, 1.8), zlim=(-1.8, 1.8), title=name)
+        ax.set_box_aspect((1, 1, 1), zoom=1.3)
+        ax.view_init(elev=18, azim=-20)
+        ax.set_axis_off()
+        length = np.linalg.norm(y, axis=1)
+        lines.append(
+            f"{name:<10} length {length.min():.3f} to {length.max():.3f}   largest |mean| {np.abs(y.mean(1)).max():.3f}"
+        )
+    return "\n".join(lines)
