@@ -7,7 +7,7 @@
 # - **write** SwiGLU, and say what the gate does;
 # - **compute** the width that makes it as large as the layer of 2019, and the width that Llama really uses;
 # - **read** `intermediate_size` and `hidden_act` in a config, and say what they do not tell;
-# - **spot** four published wrong widths.
+# - **spot** four published faults.
 #
 # You need the GPT block of 2019. About 35 minutes. The arithmetic needs no torch; the layers at the end do.
 
@@ -38,7 +38,8 @@ print(f"GELU MLP: 2 x {d} x {4 * d} = {gelu_mlp:,} parameters")
 #
 # $$\mathrm{SwiGLU}(x) = W_{down}\left(\mathrm{silu}(W_{gate}\, x) \odot W_{up}\, x\right), \qquad \mathrm{silu}(z) = z \cdot \sigma(z).$$
 #
-# One makes the $d_{ff}$ features ($W_{up}$), the other decides how much of each passes ($W_{gate}$), and $W_{down}$ brings the product back.
+# ($\sigma$ is the sigmoid, $\odot$ the product entry by entry.) One makes the $d_{ff}$ features ($W_{up}$), the other decides how much of each passes ($W_{gate}$, the **gate**), and $W_{down}$ brings
+# the product back to $d$.
 #
 # Somebody takes a GPT config and swaps the layer, keeping $d_{ff} = 4d$. **Write down** how many parameters that layer has at $d = 768$.
 
@@ -72,24 +73,24 @@ print(areas)
 #
 # ## 2 · From 10,922.67 to 11,008
 #
-# Llama 7B has $d = 4096$. **Predict** its $d_{ff}$.
+# Llama 7B has $d = 4096$, and $8/3\,d$ is not even a whole number. Matrix units like round sizes, so Llama's code rounds **up** to a multiple of 256
+# (`multiple_of`). Up, not to the nearest.
+#
+# **Predict**: by how many per cent does that make the layer larger than the GELU MLP?
 
 # %%
-my_guess = None
-print(f"8/3 x 4096 = {8 / 3 * 4096:,.2f}")
-predict(my_guess, swiglu_width(4096, multiple_of=256), "= 43 x 256")
+my_guess = None  # per cent
+gelu, swi = 8 * 4096**2, 3 * 4096 * swiglu_width(4096, multiple_of=256)
+predict(my_guess, round(100 * (swi / gelu - 1), 1), "per cent")
+print(f"8/3 x 4096 = {8 / 3 * 4096:,.2f}; 43 x 256 = {43 * 256:,}")
 check_equal("Llama 7B", swiglu_width(4096), 11_008)
-gelu, swi = 8 * 4096**2, 3 * 4096 * 11_008
-print(f"GELU MLP {gelu / 1e6:.1f}M, SwiGLU {swi / 1e6:.1f}M: {swi / gelu - 1:.1%} more per layer")
+print(f"GELU MLP {gelu / 1e6:.1f}M, SwiGLU {swi / 1e6:.1f}M a layer")
 check_close("millions", [gelu / 1e6, swi / 1e6], [134.2, 135.3], 0.05)
 
 # %% [markdown]
-# Matrix units like round sizes, so Llama's code rounds **up** to a multiple of 256 (`multiple_of`). Up, not to the nearest. The layer comes out a
-# little larger than the GELU MLP:
+# The whole rule has three steps: truncate $8/3\,d$; apply an optional multiplier and truncate again; round up.
 #
-# The whole rule has three steps: truncate $8/3\,d$; apply an optional multiplier and truncate again; round up. In code:
-#
-# Does the order of the steps matter? Published sizes do not tell; a small model does. There, truncating only once gives another multiple.
+# Do both truncations matter? Published sizes do not tell; a small model does. There, truncating only once gives another multiple.
 
 # %%
 def width(d, multiplier=1.0, multiple_of=256):
@@ -109,11 +110,12 @@ check_equal("truncating once", once, 1_560)
 # %% [markdown]
 # ## 3 · Which models follow it
 #
-# Below, `hidden_size` and `intermediate_size` stand in the models' config.json files. The multiplier and the multiple do not; the ones shown are a
-# pair that gives the published width. The last column is the size of the layer against a GELU MLP at $4d$. **Predict** first: is Llama 3 8B above
+# Below, `hidden_size` and `intermediate_size` stand in the models' config.json files. The multiplier and the multiple do not; the ones in the cell
+# are a pair that gives the published width. The last column is the size of the layer against a GELU MLP at $4d$. **Predict** first: is Llama 3 8B above
 # or below 1?
 
 # %%
+my_guess = None  # "above" or "below"
 published = [  # name, hidden_size, multiplier, multiple_of, intermediate_size
     ("Llama 1 and 2, 7B", 4096, 1.0, 256, 11008),
     ("Llama-2-70B, Llama-3-70B", 8192, 1.3, 4096, 28672),
@@ -124,20 +126,19 @@ published = [  # name, hidden_size, multiplier, multiple_of, intermediate_size
     ("SmolLM2-135M", 576, 1.0, 256, 1536),
 ]
 for name, d_model, multiplier, multiple, d_ff in published:
+    assert swiglu_width(d_model, multiplier, multiple) == d_ff, name
     ratio = 3 * d_model * d_ff / (8 * d_model**2)
     print(f"{name:<25} {d_model:>6} -> {d_ff:>6}   {d_ff / d_model:.4f} d   {ratio:.4f} of 8 d^2")
-for name, d_model, multiplier, multiple, d_ff in published:
-    assert swiglu_width(d_model, multiplier, multiple) == d_ff, name
 ratios = {name: round(3 * d_ff / (8 * d_model), 4) for name, d_model, _, _, d_ff in published}
 check_equal("7B, 8B, 405B", [list(ratios.values())[i] for i in (0, 2, 3)], [1.0078, 1.3125, 1.2188])
+predict(my_guess, "above" if ratios["Llama-3-8B"] > 1 else "below")
 check_equal("1B, 3B", [list(ratios.values())[i] for i in (4, 5)], [1.5, 1.0])
 for d_model, d_ff in ((5120, 13824), (6656, 17920), (8192, 22016)):
     check_equal(f"d = {d_model}", swiglu_width(d_model), d_ff)
 
 # %% [markdown]
-# So "$d_{ff} = 8/3\,d$" is the **starting point** of the rule. Llama 3's 8B, 70B, 405B and 1B are wider, the 8B by 3.5 $d$ against 2.67 $d$; the 3B and
-# SmolLM2 sit on it exactly. The other sizes of
-# the first Llama ($d$ = 5120, 6656, 8192) follow without a multiplier.
+# So "$d_{ff} = 8/3\,d$" is the **starting point** of the rule. Llama 3's 8B, 70B, 405B and 1B are wider, the 8B with 3.5 $d$ instead of 2.67 $d$; the 3B and
+# SmolLM2 sit on it exactly. The other sizes of the first Llama ($d$ = 5120, 6656, 8192) follow without a multiplier.
 #
 # ### Move the sliders
 #
@@ -150,7 +151,8 @@ width_explorer
 # %%
 for d_model, multiple in ((4096, 256), (4096, 4096), (512, 256), (512, 4096)):
     t = width_explorer.table(d=d_model, multiple_of=multiple)
-    print(f"d = {d_model}, multiple of {multiple:>4}: d_ff = {t['d_ff']:>6,}, {t['share']:.1%} of it is rounding")
+    rounding = f"{t['share']:.1%} of it is rounding"
+    print(f"d = {d_model}, multiple of {multiple:>4}: d_ff = {t['d_ff']:>6,}, {rounding}")
 check_equal("d = 512, multiple of 4096", width_explorer.table(d=512, multiple_of=4096)["d_ff"], 4096)
 
 # %% [markdown]
@@ -221,8 +223,8 @@ check_shape("gate", gate, [1536, 576])
 check_shape("down", down, [576, 1536])
 
 # %% [markdown]
-# Each word's own embedding goes through the norm and the gate of layer 0. (In the model, attention adds to it first; here we look at the words alone.)
-# **Predict**: of 1,536 features, for what share is the gate's input above zero, that is, open?
+# Each word's own embedding goes through the norm (RMSNorm, chapter 01) and the gate of layer 0. (In the model, attention adds to it first; here we
+# look at the words alone.) Call a feature open where $z = W_{gate}\, x$ is above zero. **Predict**: what share of the 1,536 is open, on average?
 
 # %%
 my_guess = None  # a share between 0 and 1
@@ -234,8 +236,8 @@ for word, s in zip(words, share):
     print(f"{word!r:<11} {s:.0%} open")
 
 # %% [markdown]
-# The gate is different for each word. Do similar words open the same features? We compare the features that are open for both with those that are
-# open for one at least.
+# Some words open many features, some few. Do similar words open the **same** ones? We compare the features that are open for both with those that
+# are open for one at least. Two words that open many share many by chance, so beside it stands what independent choices would share.
 
 # %%
 def overlap(a, b):
@@ -243,10 +245,17 @@ def overlap(a, b):
     return (both / (opened[a] | opened[b]).sum()).item()
 
 
+def by_chance(a, b):
+    both = share[a] * share[b]
+    return (both / (share[a] + share[b] - both)).item()
+
+
 pairs = {(a, b): overlap(a, b) for a in range(5) for b in range(a + 1, 5)}
-for (a, b), value in sorted(pairs.items(), key=lambda p: -p[1])[:3]:
-    print(f"{words[a]!r:>9} and {words[b]!r:<9} share {value:.0%} of their open features")
-check_equal("the closest pairs", {p for p, _ in sorted(pairs.items(), key=lambda p: -p[1])[:2]}, {(0, 1), (2, 3)})
+closest = sorted(pairs, key=pairs.get, reverse=True)
+for a, b in closest[:3]:
+    print(f"{words[a]!r:>9} and {words[b]!r:<8} share {pairs[a, b]:.0%} (by chance {by_chance(a, b):.0%})")
+check_equal("the closest pairs", set(closest[:2]), {(0, 1), (2, 3)})
+check_equal("both above chance", [pairs[p] > by_chance(*p) + 0.05 for p in closest[:2]], [True, True])
 
 # %% [markdown]
 # Cities with cities, numbers with numbers: the gate picks a subset of the features for the word at hand. The layer's output is what the picked
@@ -282,11 +291,11 @@ for name, hidden_size, intermediate_size, matrices in configs:
 check_equal("Gemma-2B's ratio", 16384 / 2048, 8.0)
 
 # %% [markdown]
-# Gemma-2B copied nothing by accident: its 8 $d$ with three matrices makes the layer three times the one of 2019.
+# No rule of this chapter gives Gemma-2B's 8 $d$: with three matrices its layer is three times the one of 2019.
 #
 # ## 6 · Bugs that shipped
 #
-# **Nearest instead of up.** A much-read answer explains 11,008 as the closest multiple of 128 (transformers#27139). Compute it:
+# **Nearest instead of up.** An answer in transformers#27139 explains 11,008 as the closest multiple of 128. Compute it:
 
 # %%
 nearest = 128 * round(8 / 3 * 4096 / 128)
@@ -422,7 +431,7 @@ check("02.fused", fused_solution)
 # expert, of the dense layers only, or unused (chapter 10).
 #
 # **Sources.** Shazeer 2020, GLU Variants Improve Transformer (arXiv 2002.05202), eq. 6 and section 4. Touvron et al. 2023, LLaMA (arXiv 2302.13971), section 2.2:
-# "2/3 4d instead of 4d". The config.json files named above. meta-llama/llama#1019 for the rule in code.
+# "2/3 4d instead of 4d". The config.json files of the models named. meta-llama/llama#1019 for the rule in code.
 
 # %%
 progress("02")

@@ -63,7 +63,7 @@ print(f"score(5, 2) = {added(5, 2):.4f}   score(40, 37) = {added(40, 37):.4f}")
 # ## 2 · The demand leaves rotations only
 #
 # With $f(q, m) = A_m q$ the demand reads $q^\top A_m^\top A_n\, k = g(q, k, n - m)$ for all $q$ and $k$: **$A_m^\top A_n$ depends on $n - m$ only.** Keeping lengths
-# makes every $A_m$ orthogonal, and we may start at $A_0 = I$. Then, step by step:
+# makes every $A_m$ orthogonal, and we may start at $A_0 = I$ (any other $A_0$ could be multiplied into $W_q$ and $W_k$ once and for all). Then, step by step:
 #
 # - $m = 0$: $A_0^\top A_n = A_n$, so the matrix for offset $n$ is $A_n$ itself;
 # - any $m$: $A_m^\top A_n = A_{n-m}$, that is $A_n = A_m A_{n-m}$;
@@ -134,7 +134,8 @@ check_equal("position 0 changes nothing", torch.equal(R(0.0) @ q, q), True)
 # %%
 angle = 0.7
 by_matrix = R(angle) @ q
-by_complex = torch.view_as_real(torch.view_as_complex(q) * torch.polar(*torch.tensor([1.0, angle], dtype=torch.float64)))
+unit = torch.polar(*torch.tensor([1.0, angle], dtype=torch.float64))  # e^(i angle)
+by_complex = torch.view_as_real(torch.view_as_complex(q) * unit)
 a, b = q
 by_hand = torch.stack([a * math.cos(angle) - b * math.sin(angle), a * math.sin(angle) + b * math.cos(angle)])
 check_close("matrix = complex", by_matrix, by_complex, 1e-14)
@@ -152,13 +153,15 @@ clock_explorer
 for m, n in ((5, 2), (40, 37), (10, 10), (0, 0)):
     t = clock_explorer.table(m=m, n=n)
     print(f"m = {m:>2}, n = {n:>2}: offset {t['offset']:>2}, score {t['score']:.6f}")
-check_close("equal offsets", clock_explorer.table(m=5, n=2)["score"], clock_explorer.table(m=40, n=37)["score"], 1e-12)
+near, far = (clock_explorer.table(m=m, n=n)["score"] for m, n in ((5, 2), (40, 37)))
+check_close("equal offsets", near, far, 1e-12)
 
 # %% [markdown]
 # ### How equal is equal?
 #
-# In exact arithmetic shifting both positions changes nothing. In floating point the **angle** loses digits when the position is large. **Predict** the size of
-# the error in float64 when both positions move by one million.
+# In exact arithmetic shifting both positions changes nothing. In floating point the **angle** loses digits when the position is large. We take a head of 64
+# numbers, 32 pairs, each with an angle of its own (`inv_freq`, section 4), the fastest 1 radian a token. **Predict** the size of the error in float64 when both
+# positions move by one million.
 
 # %%
 my_guess = None  # 1e-16, 1e-13, 1e-10, 1e-7?
@@ -209,7 +212,8 @@ for i, wave, turns in rows:
     print(f"pair {i}: one turn in {wave:>9,.1f} tokens, {turns:6.2f} turns by position 100")
 
 # %% [markdown]
-# *In words: eight clocks. Pair 0 has gone round almost sixteen times, pair 3 half a turn, and pair 7 has hardly left its start.*
+# *In words: eight clocks whose hands started pointing right and turn counter-clockwise. Pair 0 has gone round almost sixteen times, pair 3 half a turn, and
+# pair 7 has hardly left its start.*
 #
 # ### In code
 #
@@ -259,22 +263,22 @@ check_close("offset 0", head_score(10, 10), head_score(0, 0), 1e-4)
 # ### Why many frequencies
 #
 # One pair alone repeats: a turn takes 6.28 tokens, so after 44 tokens the hand has gone round seven times and the score is back. Many pairs agree at distance 0
-# only. Start at one pair and add.
+# only. Slide the number of pairs down to one, then up again.
 
 # %%
 distance_explorer
 
 # %%
 for pairs in (1, 4, 64):
-    t = distance_explorer.table(pairs=pairs)
-    print(f"{pairs:>2} pairs: beyond 512 tokens the score of equal vectors comes back to {t['tail']:.2f} of its value at 0")
+    tail = distance_explorer.table(pairs=pairs)["tail"]
+    print(f"{pairs:>2} pairs: beyond 512 tokens the score comes back to {tail:.2f} of its value at 0")
 print(f"one pair at distance 44: {math.cos(44):.3f} of its value at 0")
 tails = [distance_explorer.table(pairs=pairs)["tail"] for pairs in (1, 4, 64)]
 check_equal("more pairs, less coming back", tails == sorted(tails, reverse=True), True)
 
 # %% [markdown]
-# The fading is a property of **equal** vectors. A head is free to learn queries and keys that peak at any distance: the curve moves with the angle between them, as in
-# the clock.
+# The fading is a property of **equal** vectors. A head is free to learn a query and a key that peak at another distance: each pair's curve moves with the angle
+# between them, as in the clock, whose peak lies to the right of 0.
 #
 # ## 5 · What is rotated
 #
@@ -344,8 +348,8 @@ print("wavelengths of pairs 0, 8, 16, 24, 31:", [f"{waves[i]:,.0f}" for i in (0,
 # %% [markdown]
 # *In words: two bar charts over the 32 pairs. The left head has its weight on fast pairs, the right one nearly all of it on slow pairs.*
 #
-# The weights decide how much each clock counts. One head of this layer reads near positions finely; another hardly looks at the fast clocks, so its scores change slowly
-# with distance and follow content. RoPE offers the frequencies and forces none.
+# The weights decide how much each clock counts. One head of this layer puts most on fast clocks and can tell near positions apart; another puts nearly nothing there, so
+# its scores change slowly with distance. RoPE offers the frequencies and forces none.
 #
 # ## 7 · Bugs that shipped
 #
@@ -483,7 +487,7 @@ check("03.slowest", slowest_solution)
 # equal scores, $-\theta$ = mirrored weights.
 #
 # **In practice.** `rope_theta` is the base and `head_dim` the number of dimensions that it is spread over (or `hidden_size / num_attention_heads` where no `head_dim` is given).
-# Llama 2 and the paper: 10,000; Llama-3-8B: 500,000; Qwen3-0.6B: 1,000,000. Why, and what else can be in the file: chapter 04.
+# The paper: 10,000; Llama-3-8B: 500,000; Qwen3-0.6B: 1,000,000. Why, and what else can be in the file: chapter 04.
 #
 # **Sources.** Su et al. 2021, RoFormer (arXiv 2104.09864), sections 3.2 and 3.4: the demand, the 2-D solution, the frequencies. Config fields from the models' config.json. Public
 # reports named in section 7; nanochat's direction: karpathy/nanochat, `gpt.py`.
