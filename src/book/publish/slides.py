@@ -3,7 +3,8 @@
     python -m book.publish.slides [05 ..] [--out FOLDER]
 
 Where a cell says in its `slideshow` metadata what it is, that holds. Elsewhere: a heading starts a slide, each further text or
-explorer a slide below it, code stands with the text before it. Set-up cells, checks and solutions are left out.
+explorer a slide below it; code stands with the text before it, and a closing word with what it closes. Set-up cells, checks and
+solutions are left out.
 """
 
 import argparse
@@ -70,7 +71,7 @@ def height(cell):
     return tall
 
 
-def kind(cell, before, used):
+def kind(cell, before, used, after=None):
     """The slide type of a cell without one: skip, slide, subslide or - (stays with the cell before, on `used` pixels)."""
     if cell.cell_type == "code":
         tags = set(cell.metadata.get("tags", []))
@@ -80,17 +81,19 @@ def kind(cell, before, used):
         return "subslide" if "explorer" in cell.metadata or full else "-"
     if re.match(r"#{1,2} ", cell.source):
         return "slide"
-    after_picture = before is not None and before.cell_type == "code" and cell.source.startswith("*In words")
-    return "-" if after_picture and "\n\n" not in cell.source.strip() else "subslide"
+    ends = (
+        after is None or after.cell_type == "markdown"
+    )  # a last word on what stands above, if there is room
+    return "-" if ends and before is not None and used + height(cell) <= 760 else "subslide"
 
 
 def lay_out(nb):
     split_headings(nb)
     before, used = None, 0
-    for cell in nb.cells:
+    for i, cell in enumerate(nb.cells):
         show = cell.metadata.setdefault("slideshow", nbformat.from_dict({}))
         if not show.get("slide_type"):
-            show["slide_type"] = kind(cell, before, used)
+            show["slide_type"] = kind(cell, before, used, next(iter(nb.cells[i + 1 :]), None))
         if "explorer" in cell.metadata:
             cell.metadata["transient"] = nbformat.from_dict(
                 {"remove_source": True}
