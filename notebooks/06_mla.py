@@ -500,6 +500,7 @@ factor = lib.yarn_mscale(40, 1.0) ** 2
 check_close("1 / sqrt(192)", base, 0.0721688, 1e-7)
 check_close("YaRN's factor", factor, 1.873854, 1e-6)
 check_close("V3's softmax scale", base * factor, 0.1352338, 1e-6)
+print(f"{base:.7f} x {factor:.6f} = {base * factor:.7f}")
 
 # %% [markdown]
 # ## 11 · In practice
