@@ -48,7 +48,7 @@ print(f"{again / 1000:.1f} times the work")
 # $$\text{bytes per token} = 2 \cdot L \cdot n_{kv} \cdot d_h \cdot b$$
 #
 # The 2 is K and V (a query is used once, by its own token, and dropped). $L$ is the number of layers, $n_{kv}$ the number of heads that **have keys
-# and values**, $d_h$ the width of a head, $b$ the bytes of one number. Neither $d$ nor $d_{ff}$ nor the vocabulary enters.
+# and values**, $d_h$ the width of a head, $b$ the bytes of one number (not chapter 03's base). Neither $d$ nor $d_{ff}$ nor the vocabulary enters.
 #
 # Llama-2-7B: `num_hidden_layers` 32, `num_key_value_heads` 32, heads of 4,096 / 32 = 128, fp16. **Predict** the bytes of one token.
 
@@ -105,18 +105,20 @@ check_equal("fits four 80 GB cards, even without the weights", gib["MHA"] * 2**3
 #
 # ### Move the sliders
 #
-# Left, whose keys each query head reads. Right, what is saved compared with MHA. Look at the third bar: **GQA does not make attention's arithmetic
+# Left, whose keys each query head reads. Right, what is left of MHA's cache, of its four projections' weights, and of the FLOPs of its scores. Look at
+# the third bar: **GQA does not make attention's arithmetic
 # cheaper.** Every query head still meets every key. Then switch the order to *tile*: section 7 shows what that does.
 
 # %%
 wiring_explorer
 
 # %%
-print("% of MHA    cache  attention weights  score FLOPs")
+print("% of MHA    cache  projection weights  score FLOPs")
 for n_kv in (32, 8, 1):
     t = wiring_explorer.table(n_kv=n_kv)
-    print(f"{t['kind']:<9} {t['cache_share']:7.2f} {t['projection_share']:18.2f} {t['score_share']:12.2f}")
-check_close("GQA-8 of 32 heads", [wiring_explorer.table()[k] for k in ("cache_share", "projection_share")], [25, 62.5], 1e-9)
+    print(f"{t['kind']:<9} {t['cache_share']:7.2f} {t['projection_share']:19.2f} {t['score_share']:12.2f}")
+shares = [wiring_explorer.table()[k] for k in ("cache_share", "projection_share")]
+check_close("GQA-8 of 32 heads", shares, [25, 62.5], 1e-9)
 tiled = wiring_explorer.table(how="tile")
 print(f"tiled, {tiled['wrong']} of 32 query heads read another head's keys")
 check_equal("wrong heads when tiled", tiled["wrong"], 28)
@@ -128,8 +130,11 @@ check_equal("wrong heads when tiled", tiled["wrong"], 28)
 # heads; **if it is there, it need not be that.** Qwen3-0.6B has `hidden_size` 1,024, 16 heads and `head_dim` 128. **Predict** its KiB per token (28
 # layers, 8 KV heads, bf16), then look at what $d / h$ would have said.
 #
-# The last column compares each model with **itself as MHA**. "4 to 60 times smaller" means this column: 4 for Llama-3-8B, 57 for
-# DeepSeek-V3 with keys and values of 128. It has exceptions at both ends.
+# The last row is another kind. MLA (chapter 06) keeps, in each layer, one latent of 512 numbers and one rope key of 64 a token, for all heads together:
+# $L\,(512 + 64)\,b$ bytes, without a factor 2.
+#
+# The last column compares each model with **itself as MHA**. Where you read that today's caches are 4 to 60 times smaller, this column is meant: 4 for
+# Llama-3-8B, 57 for DeepSeek-V3 (its MHA taken with keys and values of 128). It has exceptions at both ends.
 
 # %%
 my_guess = None
@@ -146,7 +151,8 @@ published = [  # name, hidden_size, layers, heads, KV heads, head_dim
 ]
 for name, d, layers, h, n_kv, dh in published:
     real, naive = kv_cache_bytes(layers, n_kv, dh), kv_cache_bytes(layers, n_kv, d // h)
-    print(f"{name:<19} {real / 1024:6.1f} KiB   with d / h {naive / 1024:6.1f}   {h / n_kv:4.1f} times smaller than MHA")
+    sizes = f"{real / 1024:6.1f} KiB   with d / h {naive / 1024:6.1f}"
+    print(f"{name:<19} {sizes}   {h / n_kv:4.1f} times smaller than MHA")
 mla = mla_cache_bytes(61, 512, 64)
 print(f"{'DeepSeek-V3 (MLA)':<19} {mla / 1024:6.1f} KiB   {2 * 128 * 128 / 576:24.1f} times, see chapter 06")
 check_equal("KiB", [kv_cache_bytes(m[2], m[4], m[5]) / 1024 for m in published[:5]], [512, 128, 320, 504, 112])
@@ -194,7 +200,8 @@ cross = [cache_explorer.table(model=m)["crossover"] / 1000 for m in ("Llama-2-7B
 check_close("crossover, thousand tokens", cross, [25.7, 122.5], 0.05)
 
 # %% [markdown]
-# Where it says 0 users, the weights alone do not fit. The crossover of Llama-2-7B lies above the 4,096 tokens it was made for, but it counts tokens of
+# Weights count two bytes a number here. The files of gpt-oss-20b and DeepSeek-V3 hold most of theirs in fewer (`quant_method` `mxfp4` and `fp8` in their
+# configs), so their real crossover comes earlier. Where it says 0 users, the weights alone do not fit. The crossover of Llama-2-7B lies above the 4,096 tokens it was made for, but it counts tokens of
 # **all users together**: a handful of full texts reaches it.
 #
 # ### Speed
@@ -230,7 +237,9 @@ check_equal("users", [card(n, 8192)[0] for n in (32, 8, 1)], [14, 59, 476])
 # %% [markdown]
 # *In words: three curves start together at the speed that the weights alone allow. With more context MHA falls first, GQA-8 much later, MQA hardly.*
 #
-# So a smaller cache buys three things: more users, longer texts, faster tokens, all by moving fewer bytes. (These are upper bounds: activations and
+# A quarter of the cache, and 4.21 times the users: there is no half user, and MHA loses more by rounding down.
+#
+# So a smaller cache buys three things: more users, longer texts, faster tokens, by holding and moving fewer bytes. (These are upper bounds: activations and
 # the engine's own memory are left out, and with very many users arithmetic becomes the limit. Chapter 06 draws that roof.)
 #
 # ## 6 · Real caches
@@ -245,18 +254,18 @@ import lib
 from lib import GQAttention, KVCache, LlamaStyleLM, apply_rope, attend, kv_bytes, rms_norm, rope_cache
 from lib.config import MLA, Dense, Layer, ModelConfig
 
+my_guess = None  # bytes
 _ = torch.manual_seed(0), torch.set_grad_enabled(False)
 V, SHAPE = 97, {"d": 48, "n_layers": 3, "n_heads": 6, "d_ff": 64, "max_len": 40, "head_dim": 10}
-models = {"MHA": LlamaStyleLM(V, n_kv_heads=6, **SHAPE), "GQA": LlamaStyleLM(V, n_kv_heads=2, **SHAPE)}
-models |= {"MQA": LlamaStyleLM(V, n_kv_heads=1, **SHAPE), "window of 8": LlamaStyleLM(V, n_kv_heads=2, window=8, **SHAPE)}
+models = {kind: LlamaStyleLM(V, n_kv_heads=n, **SHAPE) for kind, n in (("MHA", 6), ("GQA", 2), ("MQA", 1))}
+models["window of 8"] = LlamaStyleLM(V, n_kv_heads=2, window=8, **SHAPE)
 latent = Layer(MLA(6, None, 18, 10, 4, 12), Dense(64))  # d_c = 18, d_R = 4
 models["MLA"] = LlamaStyleLM.from_config(ModelConfig(V, 48, (latent,) * 3, max_len=40))
 idx = torch.randint(0, V, (2, 23))
 by_hand = (2 * 6 * 10 * 23, 2 * 2 * 10 * 23, 2 * 1 * 10 * 23, 2 * 2 * 10 * 8, (18 + 4) * 23)  # a layer and row
-predict(None, 3 * 2 * 4 * by_hand[0], "bytes, MHA")
+predict(my_guess, 3 * 2 * 4 * by_hand[0], "bytes, MHA")
 for (kind, model), numbers in zip(models.items(), by_hand):
-    cache = model.new_cache(batch=2, max_len=40)
-    _ = model(idx, cache)
+    _ = model(idx, cache := model.new_cache(batch=2, max_len=40))
     check_equal(f"{kind:<11} held = 3 layers x 2 rows x 4 bytes x {numbers}", cache.nbytes, 3 * 2 * 4 * numbers)
     check_equal(f"{kind:<11} lib.kv_bytes", kv_bytes(model.config, 23, batch=2, bytes_per_element=4), cache.nbytes)
 
@@ -291,21 +300,22 @@ for dtype, bound in ((torch.float32, 1e-5), (torch.float16, 0.02), (torch.bfloat
 #
 # ## 7 · Repeat, not tile
 #
-# The cache keeps $n_{kv}$ heads; the scores need $h$. Each KV head is repeated **in place**: 0, 0, 1, 1. Let the value of KV head 0 be 0 and of head 1
-# be 1, and look at what each of 4 query heads receives. **Predict** the four numbers.
+# The cache keeps $n_{kv}$ heads; the scores need $h$. So each KV head is repeated, and there are two orders to do it: repeat each **in place**, or **tile**
+# the whole row of heads again and again. By section 3's formula query head $j$ reads KV head $\lfloor j / (h / n_{kv}) \rfloor$. Let every value of KV head 0
+# be 0 and of head 1 be 1. **Predict** what 4 query heads receive in the right order, and in the other.
 
 # %%
-my_guess = None
+my_guess = {"in place": None, "tiled": None}
 q, k = torch.zeros(1, 4, 1, 2), torch.zeros(1, 2, 3, 2)  # [B, h, T, dh], [B, n_kv, S, dh]
 v = torch.tensor([0.0, 1.0]).view(1, 2, 1, 1).expand(1, 2, 3, 1)  # [B, n_kv, S, 1]
 received = attend(q, k, v).flatten().tolist()
-predict(my_guess, received)
 tiled = attend(q, k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)).flatten().tolist()
-print(f"repeated in place {received}   tiled {tiled}")
+predict(None if None in my_guess.values() else my_guess, {"in place": received, "tiled": tiled})
 check_equal("query head j reads KV head j // 2", received, [0.0, 0.0, 1.0, 1.0])
-check_equal("tile", tiled, [0.0, 1.0, 0.0, 1.0])
+check_equal("tiled", tiled, [0.0, 1.0, 0.0, 1.0])
 check_shape("repeat_interleave on the head axis", k.repeat_interleave(2, dim=1), [1, 4, 3, 2])
-check_shape("on the token axis (PrimeIntellect-ai/prime-rl#2681)", k.repeat_interleave(2, dim=2), [1, 2, 6, 2])
+on_tokens = k.repeat_interleave(2, dim=2)
+check_shape("on the token axis (PrimeIntellect-ai/prime-rl#2681)", on_tokens, [1, 2, 6, 2])
 
 # %% [markdown]
 # Both run, both have the right shape. A model trained one way and run the other speaks nonsense. With MQA or MHA nobody notices: there the two
@@ -314,12 +324,16 @@ check_shape("on the token axis (PrimeIntellect-ai/prime-rl#2681)", k.repeat_inte
 # ### Where GQA models come from
 #
 # Most are trained so from the start. Ainslie et al. also **convert**: replace the KV heads of a group by their mean, then train on for a small share
-# of the original compute (5 % in the paper). If the heads of a group are alike, the mean changes nothing. Are they, in a real model? SmolLM2-135M has 3 KV heads; we read layer 15's own matrices from
-# its file, and only the shapes of the rest. To fill its cache we feed seven bare word embeddings: only the sizes matter here. **Predict** how much of their squared weights the mean of its 3 key heads keeps.
+# of the original compute (5 % in the paper). If the heads of a group are alike, the mean changes nothing. Are they, in a real model?
+#
+# SmolLM2-135M has 3 KV heads. We read layer 15's own matrices from its file, and only the shapes of the rest; seven word embeddings fill its cache, to
+# count bytes. Then we put the mean of the 3 key heads in the place of all three. **Predict** the share of the sum of squared weights that is left: 1 if the
+# heads are equal, 1/3 if they have nothing in common.
 
 # %%
 from safetensors import safe_open
 
+my_guess = None  # between 1/3 and 1
 with safe_open(lib.find_model() / "model.safetensors", "pt") as file:
     name = "model.layers.{}.self_attn.{}_proj.weight"
     widths = [file.get_slice(name.format(layer, part)).get_shape()[0] for layer in range(30) for part in "kv"]
@@ -332,11 +346,11 @@ k, v = ((rms_norm(x) @ w.T).unflatten(-1, (3, 64)).transpose(0, 1)[None] for w i
 _ = cache.append(k.bfloat16(), v.bfloat16())
 check_equal("7 tokens, bytes held in layer 15", cache.nbytes, 7 * 2 * sum(widths) // 30)
 keys, values = (3 * w.view(3, 64, 576).mean(0).square().sum() / w.square().sum() for w in (W_k, W_v))
-predict(None, round(keys.item(), 2), "of the squared weights")
-print(f"the mean of the 3 value heads keeps {values:.0%}; unrelated heads would keep {1 / 3:.0%}")
+predict(my_guess, round(keys.item(), 2), "of the squared weights")
+print(f"of the 3 value heads' {values:.0%} is left; of unrelated heads' it would be {1 / 3:.0%}")
 
 # %% [markdown]
-# About what unrelated directions leave. So pooling heads is a starting point and not an equivalence: the model must be trained on.
+# About what unrelated heads leave. So pooling heads is a starting point and not an equivalence: the model must be trained on.
 #
 # ## 8 · Feeding in pieces
 #
@@ -362,8 +376,8 @@ check_close("one new token", one, [3.0, 1.0], 1e-6)
 # With `is_causal=True`, a decoding model looks at its very first token, always (pytorch#108108, #144858). A single new query needs no mask at all.
 #
 # **Positions.** Keys are rotated **before** they are cached, each at its own position, once. The next token's position is the number of tokens
-# *ever fed*. Three ways to get it wrong: start again at 0; add the prompt's length once more after the first step (skyzh/tiny-llm#46); or count the
-# tokens *held*, which stops growing when a window drops the oldest.
+# *ever fed*. Three ways to get it wrong: start again at 0; move on by the prompt's length instead of by 1 after the first step (skyzh/tiny-llm#46); or count
+# the tokens *held*, which stops growing when a window drops the oldest.
 #
 # One layer with a window of 5, a prompt of 6 tokens, then six single steps. **Predict** the positions that each rule uses.
 
@@ -376,7 +390,7 @@ whole = layer(x, cos[:12], sin[:12])
 rules = {
     "tokens ever fed": lambda c: c.length,
     "always 0": lambda c: 0,
-    "prompt added twice": lambda c: c.length + 5 * (c.length > 6),
+    "prompt's length again": lambda c: c.length + 5 * (c.length > 6),
     "tokens held": lambda c: c.held,
 }
 for rule, position in rules.items():
@@ -386,7 +400,7 @@ for rule, position in rules.items():
         at.append(p)
         outs.append(layer(chunk, cos[p : p + T], sin[p : p + T], cache))
     error = (torch.cat(outs, 1) - whole).abs().max()
-    check_equal(f"{rule:<18} {at}: same as the whole text", bool(error < 1e-12), rule == "tokens ever fed")
+    check_equal(f"{rule:<21} {at}: same as the whole text", bool(error < 1e-12), rule == "tokens ever fed")
 
 # %% [markdown]
 # **Left padding.** In a batch, shorter prompts get padding on the left. It must be masked, for everyone, at every later step. And its positions?
@@ -575,7 +589,7 @@ check("05.mask", mask_solution)
 # | `multi_query: true` | Falcon-7B: one KV head, although its file also says `num_kv_heads: 71` |
 #
 # **Sources.** Shazeer 2019, Fast Transformer Decoding (arXiv 1911.02150): MQA. Ainslie et al. 2023, GQA (arXiv 2305.13245): grouped heads, conversion by
-# mean pooling, the quality claims. The config.json files of the models named. Public reports as named in sections 4, 6, 8 and 9.
+# mean pooling, the quality claims. The config.json files of the models named. Public reports as named in sections 4 and 6 to 9.
 
 # %%
 progress("05")

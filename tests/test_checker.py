@@ -51,6 +51,29 @@ DEMO = Exercise(
 LINE = "x = float32 tensor [2, 3] starting"
 
 
+PICK = Exercise(
+    id="99.pick",
+    title="Pick",
+    kind="choose",
+    reference=lambda: {1, 2, 3},
+    mistakes=[
+        Mistake(lambda: {1, 2}, "3 is missing.", "What of 3?"),
+        Mistake(lambda: {1, 2, 3, 7}, "7 is too much.", "What of 7?"),
+    ],
+)
+
+
+def test_a_set_is_told_the_first_mistake_that_is_in_it():
+    assert [PICK.judge(a).mistake for a in ({1, 2}, {1, 2, 3, 7}, {1}, {2, 7}, [1, 2])] == [0, 1, 0, 0, 0]
+    assert PICK.judge({2, 3, 7}).mistake == 1
+    assert PICK.judge({1, 2, 3}).state == "correct"
+    assert (
+        printed(PICK, {1, 3}) == "99.pick: {1, 3} is not right. Right among these: 2; missing: 1.\n"
+        and printed(PICK, {3, 9}) == "99.pick: {3, 9} is not right. Right among these: 1; missing: 2.\n"
+    )
+    assert "is not right" not in printed(PICK, "1, 2")
+
+
 def test_correct_and_named():
     assert printed(DEMO, lambda x, gain: gain * x) == "99.demo: correct (3 cases)\n"
     assert (

@@ -181,6 +181,21 @@ twelve = Exercise(
             "Which tensor would a factor 2 stand for?",
         ),
         Mistake(
+            lambda: set(WRONG) - {6},
+            "DeepSeek-V3's 128 KV heads are not cached: what counts is the latent and the rope key, as in row 5.",
+            "Which of the two rows gives V3 the formula of its own kind of attention?",
+        ),
+        Mistake(
+            lambda: set(WRONG) - {1},
+            "Row 1 is eight times too large: it has the size of a token in another unit.",
+            "What is 2 x 32 x 32 x 128 x 2, and how many bits has a byte?",
+        ),
+        Mistake(
+            lambda: set(WRONG) - {2},
+            "5 GB would be the cache of a longer text: 4,096 tokens of a 70B with 8 KV heads take 1.34 GB.",
+            "What is 320 KiB times 4,096?",
+        ),
+        Mistake(
             lambda: set(WRONG) - {12},
             "A 7B at MHA needs 16 GiB at 32K.",
             "What is 512 KiB times 32,768?",

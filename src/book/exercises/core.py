@@ -233,6 +233,8 @@ class Exercise:
                 is True
             ):
                 return self._named(index)
+        if isinstance(self.expected, set) and isinstance(answer, set | list | tuple):
+            return self._judge_entries(answer)
         if self.options and not (isinstance(answer, str) and text_key(answer) in map(text_key, self.options)):
             return self._wrong(f"expected one of {', '.join(map(repr, self.options))}, got {brief(answer)}")
         expected, kind = self.expected, type(self.expected)
@@ -241,6 +243,17 @@ class Exercise:
         if not isinstance(answer, kind | int | float | list | tuple | set):
             return self._wrong(f"expected {a_kind(expected)}, got {brief(answer)}")
         return self._wrong(f"{brief(answer)} is not right.")
+
+    def _judge_entries(self, answer):
+        """A set that equals no known mistake: the first one that is a part of what is wrong with it, or else a count."""
+        want = self.expected
+        entries = {entry for entry in answer if type(entry) in (int, str)}
+        for index, mistake in enumerate(self.mistakes):
+            wrong = _value_of(mistake.wrong)
+            if isinstance(wrong, set) and wrong ^ want <= entries ^ want:
+                return self._named(index)
+        right, missing = len(entries & want), len(want - entries)
+        return self._wrong(f"{brief(answer)} is not right. Right among these: {right}; missing: {missing}.")
 
     def _judge_parts(self, answer):
         """A dict of several answers: which parts are right, which are open, and the first known mistake."""

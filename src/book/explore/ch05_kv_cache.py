@@ -265,7 +265,7 @@ def wire(moving, t):
 
 BARS = (
     ("cache", "cache_share", "cached"),
-    ("attention weights", "projection_share", "weights"),
+    ("projection weights", "projection_share", "weights"),
     ("score FLOPs", "score_share", "old"),
 )
 
@@ -311,7 +311,7 @@ wiring_explorer = Explorer(
     wired_draw,
     wired_say,
     title="Whose keys does a query head read?",
-    alt="Left: 32 query heads joined to the KV heads that they read. Right: cache, attention weights and score FLOPs as % of MHA.",
+    alt="Left: 32 query heads joined to the KV heads that they read. Right: cache, projection weights and score FLOPs as % of MHA.",
     knobs=[
         Stops("n_kv", [1, 2, 4, 8, 16, 32], 8, label="KV heads"),
         Choice("how", {"repeat": "repeat: 0 0 1 1", "tile": "tile: 0 1 0 1 (wrong)"}, label="order"),
