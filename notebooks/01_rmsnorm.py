@@ -54,7 +54,7 @@ check_close("lib.rms_norm", rms_norm(x, eps=0.0), [0.365148, 0.730297, 1.095445,
 # %% [markdown]
 # Both have root mean square 1. LayerNorm's entries also add up to 0; RMSNorm's keep their signs and their ratios.
 #
-# The whole component in six lines. The gain stands last, after a cast to the type that came in; why, section 3 shows. We compare with `lib` on random
+# The whole component in four lines. The gain stands last, after a cast to the type that came in; why, section 3 shows. We compare with `lib` on random
 # inputs with **random gains**: with gains of 1, a norm that forgets its gain would pass.
 
 # %%
@@ -402,7 +402,7 @@ print(f"embedding rows: RMS {size(rows):.2f}; after the norm {size(right):.3f}")
 print(f"without the gain {size(rms_norm(rows, eps=1e-5)):.1f}")
 print(f"mean subtracted first: {gap(layer_norm(rows, gain, eps=1e-5)):.1%} off")
 print(f"eps 1e-6 instead of 1e-5: {gap(rms_norm(rows, gain, eps=1e-6)):.2%} off")
-check_close("six lines = lib, on SmolLM2's own gain", my_rms_norm(rows, gain, 1e-5), right, 1e-6)
+check_close("four lines = lib, on SmolLM2's own gain", my_rms_norm(rows, gain, 1e-5), right, 1e-6)
 check_equal("eps in its config", configs.load("smollm2-135m")["rms_norm_eps"], 1e-5)
 check_equal("without its gain, more than 20 times too large", size(rms_norm(rows)) / size(right) > 20, True)
 
@@ -485,7 +485,7 @@ check("01.fault", fault_solution)
 # ## What you can do now
 #
 # You **wrote** RMSNorm and left out one step, the mean; **explained** that its output keeps no size and its gradient no part along $x$; **predicted** zeros
-# where fp16 overflows; **told apart** four conventions; **saw** what pre-norm and post-norm do to the stream. Proved equal: six lines = `lib` with random gains in four
+# where fp16 overflows; **told apart** four conventions; **saw** what pre-norm and post-norm do to the stream. Proved equal: four lines = `lib` with random gains in four
 # number formats, and on SmolLM2's first norm.
 #
 # **In practice.** Read `rms_norm_eps` (1e-5 for Llama 2 and 3, 1e-6 for Llama 1, Qwen3 and Gemma), never leave it to a default. Square in fp32. In a Gemma file, know

@@ -375,7 +375,7 @@ check_equal("more than twice the median", bool((lengths[top] > 2 * lengths.media
 # Two stood above: FLOPs that depend on tying, and a head left at its random start. The one that everybody meets is the third.
 #
 # **Counted twice.** Summing a `state_dict` counts both names. The llama2.c models were reported so (karpathy/llama2.c#378), GPT-2 small appears with a head on
-# top (nanoGPT#209, transformers#14960), and a from-scratch Llama-3.2-1B that *copied* its embedding really had the extra matrix (rasbt/LLMs-from-scratch#822).
+# top (nanoGPT#209, transformers#14960), and a from-scratch Llama-3.2-1B that *copied* its embedding really had the extra matrix (rasbt/LLMs-from-scratch#822). The last line is from Abdullah-Taha9/ui-training#29.
 
 # %%
 shapes = {"stories15M": (288, 6, 6, 768), "stories42M": (512, 8, 8, 1376), "stories110M": (768, 12, 12, 2048)}
@@ -389,7 +389,7 @@ for name, cfg in cases.items():
     print(f"{name:<13}{total:>15,}{total + cfg.V * cfg.d:>16,}  {cfg.V * cfg.d / total:+.0%}")
 right = [parameters(cfg).total for cfg in cases.values()]
 check_equal("right", right, [15_191_712, 41_689_600, 109_529_856, 124_439_808, 1_235_814_400])
-print(f"Qwen3-4B (V = 151,936, d = 2,560): 4,411,424,256 was reported for {4_411_424_256 - 151_936 * 2560:,}")
+print(f"Qwen3-4B (V = 151,936, d = 2,560): 4,411,424,256 counted twice, right: {4_411_424_256 - 151_936 * 2560:,}")
 
 # %% [markdown]
 # ## Exercises
