@@ -363,6 +363,7 @@ def d5120_solution():
 
 
 check("02.d5120", d5120_solution)
+print(f"8/3 x 5120 = {8 / 3 * 5120:,.0f}; rounded up {d5120_solution() // 256} x 256 = {d5120_solution():,}")
 
 # %% [markdown]
 # **3. The layer.** Write SwiGLU from its three weights (rows are outputs, as `nn.Linear` stores them).
