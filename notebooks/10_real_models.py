@@ -1,0 +1,511 @@
+# %% [markdown]
+# # 10 · Real models
+#
+# A file of weights and a config.json: that is all one gets of a model. First you port a real one by hand into the block of this book; then you learn to read any
+# config, and to see where it misleads.
+#
+# After this chapter you will be able to
+# - **port** a checkpoint: names, layouts, ties, and the test that shows it is right;
+# - **read** a config.json aloud: which block, how many parameters, how large a cache;
+# - **catch** what the usual cache formula misses, in 26 of 53 published models;
+# - **bound** the speed of decoding from bytes alone;
+# - **correct** published numbers.
+#
+# You need chapters 04, 05, 06 and 08. About 60 minutes.
+
+# %%
+import json
+
+import matplotlib.pyplot as plt
+import torch
+
+import lib
+from book import configs
+from book.bench import load_bench
+from book.exercises import check, progress
+from book.exercises.ch10 import mystery
+from book.explore.ch10_frontier import draw_frontier, frontier_explorer
+from book.figures import style
+from book.predict import check_close, check_equal, predict
+from book.wall import WALL
+from lib import LlamaStyleLM, read_config
+from lib.describe import page
+
+style()
+_ = torch.set_grad_enabled(False)
+
+# %% [markdown]
+# # Part one: a port by hand
+#
+# ## 1 · What must come out
+#
+# A port needs a target: numbers from an implementation that is known to be right. Ours is `lib.load_model`, whose logits equal those of transformers to 1e-4
+# (the book's tests compare them). We take its logits for one prompt, and forget it again.
+#
+# `answer` decodes greedily and returns the text **only as far as it is certain**: up to the first token that wins by less than 0.05, where another
+# machine's rounding could choose differently.
+
+# %%
+tokenizer = lib.load_tokenizer(lib.find_model())
+prompt = lib.chat_prompt("What is the capital of France?")
+idx = torch.tensor([tokenizer.encode(prompt).ids])
+
+
+def answer(model, text, n):
+    idx = torch.tensor([tokenizer.encode(text).ids])
+    stop = {tokenizer.token_to_id("<|im_end|>")}
+    new = lib.generate(model, idx, n, stop=stop)[0, idx.shape[1] :]
+    best = model(torch.cat([idx[0], new[:-1]])[None])[0, idx.shape[1] - 1 :].topk(2).values
+    certain = (best[:, 0] - best[:, 1] > 0.05).cumprod(0).sum()
+    return tokenizer.decode(new[:certain].tolist(), skip_special_tokens=False)
+
+
+target = lib.load_model(lib.find_model())(idx)
+check_equal("logits", list(target.shape), [1, 37, 49152])
+
+# %% [markdown]
+# ## 2 · The file
+#
+# SmolLM2-135M-Instruct comes as one GGUF file: a table of metadata, then tensors, most of them in about four or eight bits a number. `lib.open_gguf` reads single tensors and turns
+# them into float32.
+#
+# Every metadata field has its name in this book's vocabulary, so the configuration is one call. It is enough to build the model, here on PyTorch's `meta` device, where tensors have
+# shapes and no numbers.
+#
+# The file has 98,362,432 bytes and the model 134,515,008 parameters. **Predict** the bits per parameter.
+
+# %%
+my_guess = None
+file = lib.open_gguf(lib.find_model("gguf"))
+predict(my_guess, round(98_362_432 * 8 / 134_515_008, 2), "bits")
+for key, value in file.metadata.items():
+    if key.startswith("llama.") and key != "llama.rope.dimension_count":
+        print(f"{key:<40}{value:g}")
+cfg = lib.llama_style(
+    49152, d=576, n_layers=30, n_heads=9, n_kv_heads=3, d_ff=1536,
+    max_len=8192, rope_base=100_000.0, eps=1e-5, tie=True, qk_norm=False,
+)
+model = LlamaStyleLM.from_config(cfg, device="meta")
+check_equal("parameters", lib.parameters(cfg).total, 134_515_008)
+
+# %% [markdown]
+# ## 3 · Names
+#
+# Porting is mostly dictionary work: nine names in each of thirty layers, and two outside.
+#
+# **Predict**: our model has 273 names, the head's included. How many tensors has the file?
+
+# %%
+INSIDE = {"attn_norm": "attn_norm", "attn_q": "attn.wq", "attn_k": "attn.wk", "attn_v": "attn.wv", "attn_output": "attn.wo"}
+INSIDE |= {"ffn_norm": "ffn_norm", "ffn_gate": "ffn.w_gate", "ffn_up": "ffn.w_up", "ffn_down": "ffn.w_down"}
+OUTSIDE = {"token_embd.weight": "emb.weight", "output_norm.weight": "norm.weight"}
+
+
+def ours(name):
+    if name in OUTSIDE:
+        return OUTSIDE[name]
+    _, layer, part, _ = name.split(".")  # blk.7.attn_q.weight
+    return f"blocks.{layer}.{INSIDE[part]}.weight"
+
+
+my_guess = None
+predict(my_guess, len(file))
+raw = {ours(name): file[name] for name in file}
+missing = set(model.state_dict()) - set(raw)
+check_equal("names of ours that the file lacks", missing, {"head.weight"})
+check_equal("names that we do not have", set(raw) - set(model.state_dict()), set())
+
+# %% [markdown]
+# One is missing: the head. The model ties it (chapter 08), so the file stores the matrix once. A loader that fills the gap with random numbers runs and talks gibberish.
+# A loader that **counts** what is missing, as above, cannot.
+#
+# ## 4 · Layouts
+#
+# GGUF keeps q and k of a Llama in **adjacent** pairs, row $2i$ with $2i+1$. Our block turns row $i$ with row $i + d_h/2$ (chapter 04). So the rows of every head move: even rows first, then
+# odd ones. The shape stays, which is why nobody notices when it is forgotten.
+
+# %%
+def to_half(w, n_heads):
+    pairs = w.view(n_heads, 32, 2, -1)  # [n, pair, member, d]
+    return pairs.transpose(1, 2).reshape(w.shape)
+
+
+q = raw["blocks.0.attn.wq.weight"]  # 9 heads of 64 rows
+check_equal("as lib does it", to_half(q, 9), lib.permute_heads(q, 9, to="half"))
+weights = dict(raw)
+for i in range(30):
+    for part, n_heads in (("wq", 9), ("wk", 3)):  # k has 3 heads
+        name = f"blocks.{i}.attn.{part}.weight"
+        weights[name] = to_half(raw[name], n_heads)
+
+# %% [markdown]
+# ## 5 · Fill, tie, compare
+#
+# `assign=True` puts the tensors in place without a copy. The tie is made last, by hand: one parameter, two names.
+
+# %%
+left_over = model.load_state_dict(weights, strict=False, assign=True)
+check_equal("still without numbers", left_over.missing_keys, ["head.weight"])
+model.head.weight = model.emb.weight
+check_close("logits, by hand against lib", model(idx), target, 1e-4)
+print(answer(model, prompt, 10))
+
+# %% [markdown]
+# Two dictionaries, one transpose, one assignment: that is a port. The comparison of **all** logits is what shows it, not the text. Look why.
+#
+# ## 6 · The same weights in the wrong layout
+#
+# Now put the raw rows of q and k back, as if the second step had been forgotten. Every shape fits, nothing is missing, no line of code complains. **Write down** what you expect:
+# an error, noise, or sentences?
+
+# %%
+my_guess = None  # "error", "noise" or "sentences"
+texts = {"The capital of France is": 2, "Once upon a time": 14, prompt: 10}
+right = {text: answer(model, text, n) for text, n in texts.items()}
+for name, w in raw.items():
+    if name.endswith(("wq.weight", "wk.weight")):
+        model.get_parameter(name).copy_(w)
+wrong = {text: answer(model, text, n) for text, n in texts.items()}
+predict(my_guess, "sentences")
+for text in texts:
+    print(f"{'(the chat)' if text == prompt else text}\n  right: {right[text]!r}\n  wrong: {wrong[text]!r}")
+check_equal("the port is refuted by its logits", bool((model(idx) - target).abs().max() > 1), True)
+
+# %% [markdown]
+# The first line is right in both layouts. The story is English and runs in a circle. In the chat the wrong model ends its turn (`<|im_end|>`) without a word. A wrong rotation leaves each token's own
+# content alone and garbles **where** things are, so the model speaks and does not listen. Reading a few lines of output is no test of a port.
+#
+# ## 7 · How fast can it be?
+#
+# A decode step must read every weight once and the cache of its sequence. So it cannot be faster than bytes over bandwidth. For SmolLM2 in float32 with 46 tokens of context, **predict** the megabytes of a step.
+#
+# The book's benchmark measured decoding, and beside it the bare reading and multiplying of the weights, on one thread of one machine.
+
+# %%
+del model, raw, weights, target, q  # no weights are needed from here on
+my_guess = None
+step = lib.decode_bytes(cfg, 46, bytes_per_weight=4, bytes_per_element=4)
+predict(my_guess, round(step / 1e6), "MB (10^6 bytes) a step")
+bench = load_bench("decode")
+p = bench["provenance"]
+print(f"{p['date']}, {p['cpu']}, {p['threads']} thread, torch {p['torch']}, transformers {p['transformers']}; {p['command']}")
+ms = {(row["dtype"], row["batch"], row["variant"]): row.get("ms_per_step") for row in bench["rows"]}
+for dtype, batch in (("float32", 1), ("float32", 8), ("bfloat16", 1)):
+    book, bare, other = (ms[dtype, batch, variant] for variant in ("book", "weights", "transformers"))
+    print(f"{dtype:<9} batch {batch}: {book:6.1f} ms a step, weights alone {bare:6.1f}, transformers {other:6.1f}")
+print(f"float32, batch 1: the weights came in at {step / ms['float32', 1, 'weights'] / 1e6:.1f} GB/s")
+check_equal("eight sequences cost less than three of one", ms["float32", 8, "book"] < 3 * ms["float32", 1, "book"], True)
+
+# %% [markdown]
+# Most of a step is the reading of weights. That is why eight sequences together do not cost eight times as much: the weights are read once for all of them. It is also why a cache
+# that is eight times smaller matters: the weights are shared by a batch, the caches are not (chapter 05).
+#
+# # Part two: the config detective
+#
+# ## 8 · Eight files, read aloud
+#
+# The files are copies of published ones; `lib.read_config` makes the list of layers that this book calls a model.
+#
+# **Llama 3 8B and Qwen3 0.6B.** The first is the control: no trap. `hidden_size` over `num_attention_heads` is 128, and so is a head. The second looks alike. **Predict** its cache, in numbers
+# per token, before you run.
+
+# %%
+def read(name, *fields):
+    raw = configs.load(name)
+    print(f"{name}: " + ", ".join(f"{field} {json.dumps(raw.get(field, 'not there'))}" for field in fields))
+    return read_config(raw)
+
+
+SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+llama, qwen = read("llama-3-8b", *SHAPE), read("qwen3-0.6b", *SHAPE)
+my_guess = None
+predict(my_guess, lib.kv_elements_per_token(qwen), "numbers a token")
+for name, c in (("llama-3-8b", llama), ("qwen3-0.6b", qwen)):
+    usual = lib.naive_kv_elements_per_token(c)
+    print(f"{name}: {lib.kv_elements_per_token(c):,}; the usual 2 L n_kv (d / h) says {usual:,}")
+check_equal("Qwen3-0.6B", lib.kv_elements_per_token(qwen), 2 * 28 * 8 * 128)
+
+# %% [markdown]
+# Aloud: *Qwen3 0.6B has 16 heads that are 128 wide, so they span 2,048 numbers although the stream has 1,024.* The usual formula says half. A file may say `head_dim`, and then it counts.
+#
+# **Mistral 7B v0.1 and Gemma 3 1B** cap their caches. Mistral: `sliding_window` 4096 on every layer. Gemma: `sliding_window_pattern` 6, so five layers of every six see 512 tokens, with a RoPE base of
+# their own. **Predict** how many of Gemma's 26 layers keep everything.
+
+# %%
+mistral = read("mistral-7b-v0.1", "num_hidden_layers", "sliding_window", "max_position_embeddings")
+gemma = read("gemma-3-1b", "sliding_window", "sliding_window_pattern", "rope_theta", "rope_local_base_freq")
+my_guess = None
+predict(my_guess, sum(layer.attention.window is None for layer in gemma.layers))
+for name, c in (("mistral-7b-v0.1", mistral), ("gemma-3-1b", gemma)):
+    kept, full = lib.kv_bytes(c, 131072), lib.kv_bytes(c, 131072, capped=False)
+    print(f"{name}: {lib.format_bytes(kept)} at 131,072 tokens; {lib.format_bytes(full)} in an engine that ignores windows")
+check_equal("Mistral's cap, MiB", lib.kv_bytes(mistral, 131072) / 2**20, 512.0)
+
+# %% [markdown]
+# Both figures are right; they answer different questions, "what is needed" and "what does this engine reserve". (A cache estimator was corrected once in each direction: alvarobartt/hf-mem#60, #70.)
+#
+# **OLMo 2 and SmolLM3** change other things. OLMo 2's file says nothing of it: `model_type` olmo2 implies norms **after** each part and QK-norm over the whole width. SmolLM3's `no_rope_layers` is a list of 0 and 1.
+# **Predict**: does a 1 in `no_rope_layers` mean RoPE or no RoPE?
+
+# %%
+olmo = read("olmo-2-7b", "model_type", "num_key_value_heads")
+smol = read("smollm3-3b", "no_rope_layer_interval", "tie_word_embeddings")
+print("no_rope_layers:", configs.load("smollm3-3b")["no_rope_layers"][:8], "..")
+nope = [i for i, layer in enumerate(smol.layers) if layer.attention.rope is None]
+my_guess = None  # "RoPE" or "no RoPE"
+predict(my_guess, "no RoPE" if 0 in nope else "RoPE")
+print(f"SmolLM3's layers without RoPE: {nope}")
+check_equal("OLMo 2", (olmo.layers[0].norms, olmo.layers[0].attention.qk_norm), ("post", "width"))
+check_equal("layers without RoPE", len(nope), 9)
+
+# %% [markdown]
+# The name says the opposite of its values: 1 **has** RoPE (huggingface/transformers#43756 is about just this).
+#
+# **Falcon 7B and DeepSeek-V3** both write a large number of KV heads. Falcon: `num_kv_heads` 71, but also `multi_query` true, and then the model has one. DeepSeek: `num_key_value_heads` 128, but `kv_lora_rank` 512, and
+# then heads do not enter (chapter 06). **Predict** Falcon's bytes per token: 32 layers, heads of 64, bf16.
+
+# %%
+falcon = read("falcon-7b", "multi_query", "num_kv_heads", "num_attention_heads")
+v3 = read("deepseek-v3", "num_key_value_heads", "kv_lora_rank", "qk_rope_head_dim", "num_hidden_layers")
+my_guess = None
+predict(my_guess, lib.kv_bytes_per_token(falcon), "bytes a token")
+for name, c in (("falcon-7b", falcon), ("deepseek-v3", v3)):
+    ratio = lib.naive_kv_elements_per_token(c) / lib.kv_elements_per_token(c)
+    print(f"{name}: {lib.kv_bytes_per_token(c):,} bytes a token; the usual formula says {ratio:.1f} times that")
+check_equal("Falcon", lib.kv_bytes_per_token(falcon), 2 * 32 * 1 * 64 * 2)
+check_equal("V3's parameters", lib.parameters(v3).total, 671_026_404_352)
+
+# %% [markdown]
+# ## 9 · One page for any file
+#
+# `python -m lib describe PATH` puts all of this on a page: the block beside that of 2019, parameters, cache with the usual figure and **why** it differs, one decode step. PATH is a config.json, a
+# model folder or a GGUF file. In Python it is `page(read_config(..))`. Below, a mixture of experts with windows and biases.
+#
+# The last lines of the page matter as much as the first: what the block cannot run is named, and what the file does not say is listed rather than guessed. A reader that guesses is how wrong
+# numbers are made. So three broken files at the end get an error instead of a number.
+
+# %%
+oss = read_config(configs.path("gpt-oss-20b"))
+print(page(oss, name="gpt-oss-20b"))
+check_equal("active parameters", lib.parameters(oss).active, 4_187_440_704)
+for broken in (
+    {"model_type": "my_own_net"},
+    {"model_type": "llama", "hidden_size": 4096},
+    {**configs.load("llama-3-8b"), "num_key_value_heads": 7},
+):
+    try:
+        read_config(broken)
+    except ValueError as error:
+        print(f"{str(error)[:118]} ..")
+
+# %% [markdown]
+# ## 10 · How often is the usual formula wrong?
+#
+# The book carries a table of 53 published models, made by `lib` from their config files. The usual calculator takes four fields: $2\,L\,n_{kv}\,(d / h)$ numbers a token, times tokens. **Predict** for how many of
+# the 53 it is wrong, per token and at 131,072 tokens.
+
+# %%
+rows = configs.frontier()
+my_guess = {"per token": None, "at 131,072": None}
+per_token = [row for row in rows if row.naive != row.elements]
+at_128k = [row for row in rows if row.naive_bytes(131072) != row.cache_bytes(131072)]
+predict(None, {"per token": len(per_token), "at 131,072": len(at_128k)}, f"of {len(rows)}")
+for row in sorted(at_128k, key=lambda row: -row.naive_bytes(131072) / row.cache_bytes(131072)):
+    factor = row.naive_bytes(131072) / row.cache_bytes(131072)
+    print(f"{row.name:<25}{factor:>7.3g} times  {row.kind:<28}{'windows' if row.windowed else ''}".rstrip())
+check_equal("wrong", (len(per_token), len(at_128k), len(rows)), (21, 26, 53))
+
+# %% [markdown]
+# From 71 times too much to 2.4 times too little (some of them beyond the length that their file declares). Four causes: a head is not $d/h$ wide, not every layer keeps everything, KV heads are written elsewhere, or there are no KV heads (MLA).
+#
+# ## 11 · The frontier
+#
+# Every dot is a model: parameters to the right, cache of **one** sequence upwards. The dashed line joins the models that no larger one undercuts. Move the context. Which dots stay behind, and why?
+#
+# Then switch to the usual formula and look at the line.
+
+# %%
+frontier_explorer
+
+# %%
+fig, axes = plt.subplots(1, 3, figsize=(14, 4.6), sharey=True)
+lines = draw_frontier(axes, (4096, 131072, 1048576))
+_ = axes[0].set_ylabel("cache of one sequence")
+plt.show()
+print(lines)
+by_name = {row.name: row for row in rows}
+same = by_name["mistral-7b-v0.1"].cache_bytes(4096) == by_name["mistral-7b-v0.1"].cache_bytes(1_048_576)
+check_equal("a model whose every layer has a window stops growing at it", same, True)
+
+# %% [markdown]
+# *In words: all dots rise with the context, in parallel, except the triangles: models with windows slow down or stop. Squares (MHA) lie highest. The lowest edge is made of windows, of hybrids with few
+# caching layers (Nemotron, Qwen3-Next, MiniMax-M1) and, at the largest size, of MLA.*
+#
+# (DeepSeek-V3.2 keeps an indexer's keys beside its latent, which are not in this picture. What a model whose layers all forget is worth at a million tokens is no question of memory.)
+#
+# ## 12 · A wall of published numbers
+#
+# Each of these stood in a calculator, a table or a count. The formula that gives it is rebuilt, and the right value computed. Cover every second line and name the mistake.
+
+# %%
+for w in WALL:
+    print(f"{w.key}  {w.what:<33}{w.said:>14,}  right: {w.right:>13,}  {w.said / w.right:6.3g} times")
+    print(f"   {w.mistake} ({w.source})")
+check_equal("right numbers on this wall", sum(w.said == w.right for w in WALL), 0)
+check_close("factors", [w.said / w.right for w in WALL], [8, 1.5, 1.25, 0.703, 1.78, 24.9, 1.21, 1.31], 0.02)
+size = lib.kv_bytes(read_config(configs.path("llama-2-7b")), 2048)
+print(f"Llama-2-7B, 2,048 tokens: {size:,} bytes = {size / 2**30:.3f} GiB = {size / 1e9:.3f} GB")
+
+# %% [markdown]
+# Not one of them failed a type check. Two habits find them all: compute the same quantity a second way (bytes of a real cache, `sum(p.numel())` over unique tensors), and write the unit: the last line has been printed as
+# "1.00 GB" (alvarobartt/hf-mem#33).
+#
+# ## 13 · Your own
+#
+# Paste any config.json between the quotes and run. The one here is made up: a small Llama with four times more query heads than KV heads.
+
+# %%
+my_config = """
+{"model_type": "llama", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+ "num_key_value_heads": 3, "intermediate_size": 2048, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+ "rope_theta": 500000.0, "tie_word_embeddings": true}
+"""
+print(page(read_config(json.loads(my_config)), tokens=4096, name="mine"))
+
+# %% [markdown]
+# ## 14 · In practice
+#
+# What is said of today's models, held against their files. "No biases", "large models do not tie":
+
+# %%
+for name in ("qwen2.5-7b", "glm-4.5", "gpt-oss-20b", "command-r-v01"):
+    raw = configs.load(name)
+    c = read_config(raw)
+    stated = [f"{key} {json.dumps(raw.get(key, 'not in the file'))}" for key in ("attention_bias", "tie_word_embeddings")]
+    bias = "q, k, v" if c.layers[0].attention.bias else "none"
+    out = " and o" if c.layers[0].attention.out_bias else ""
+    print(f"{name} ({lib.format_count(lib.parameters(c).total)}): {', '.join(stated)}")
+    print(f"   biases: {bias}{out}; {'tied' if c.tied else 'not tied'}")
+check_equal("Command-R ties a matrix of, parameters", 256_000 * 8192, 2_097_152_000)
+
+# %% [markdown]
+# Qwen2.5's biases are in no field: `model_type` qwen2 implies them. Command-R (35 billion) ties by the default of its class, where a reader who finds no field says "not tied" and counts two billion parameters too many.
+#
+# | said of today's models | the field that shows it |
+# |---|---|
+# | Llama 3: 8 KV heads at every size | `num_key_value_heads` 8 in 8B, 70B and 3.2-1B; the 405B's too |
+# | Qwen3-235B-A22B: 64 query heads, 4 KV heads | `num_attention_heads` 64, `num_key_value_heads` 4 |
+# | gpt-oss: 64 and 8 | `num_attention_heads` 64, `num_key_value_heads` 8, in the 20b and the 120b |
+# | MLA: DeepSeek-V2, V3, R1, Kimi K2 | `kv_lora_rank` |
+# | QK-norm: OLMo 2, Qwen3, Gemma 3 | none: `model_type` implies it |
+# | layers without RoPE: Llama 4, SmolLM3 | `no_rope_layers`, or every fourth layer by the class |
+# | RoPE bases grow: 10,000, 500,000, 1,000,000 | `rope_theta`; in files of transformers 5 `rope_parameters.rope_theta` |
+#
+# ## Exercises
+#
+# **1. The formula, mended.** `config` is a dict with `num_hidden_layers`, `hidden_size`, `num_attention_heads`, and perhaps `num_key_value_heads` and `head_dim` (they may be absent or null). Return the numbers that
+# the model caches per token. All layers are alike, no windows, no MLA.
+
+# %% tags=["exercise"]
+def my_elements(config):
+    ...
+
+# %% tags=["check"]
+check("10.elements", my_elements)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def elements_solution(config):
+    h = config["num_attention_heads"]
+    n_kv = config.get("num_key_value_heads") or h
+    head_dim = config.get("head_dim") or config["hidden_size"] // h
+    return 2 * config["num_hidden_layers"] * n_kv * head_dim
+
+
+check("10.elements", elements_solution)
+
+# %% [markdown]
+# **2. Three mystery configs.** The fields that name the family are taken out. Where would the usual formula stumble? For each: `"names"` (its fields have other names), `"layers"` (not every layer
+# keeps a cache), `"width"` (a head is not $d/h$ wide) or `"windows"`. One has two traps: give the larger.
+
+# %%
+for letter in "ABC":
+    print(letter, json.dumps(mystery(letter)))
+
+# %% tags=["exercise"]
+my_traps = {"A": None, "B": None, "C": None}
+
+# %% tags=["check"]
+check("10.traps", my_traps)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def traps_solution():
+    return {"A": "names", "B": "layers", "C": "width"}
+
+
+check("10.traps", traps_solution)
+
+# %% [markdown]
+# **3.** And how many numbers a token does each of them cache? (In B's pattern M is Mamba, E experts, and * attention.) Which families are they? The solution says.
+
+# %% tags=["exercise"]
+my_caches = {"A": None, "B": None, "C": None}
+
+# %% tags=["check"]
+check("10.mystery_cache", my_caches)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def mystery_cache_solution():
+    glm4 = 2 * 40 * 2 * 128  # multi_query_group_num 2, kv_channels 128: GLM-4-9B-Chat
+    nemotron = 2 * 6 * 2 * 128  # six of 52 layers: Nemotron-3-Nano-30B-A3B
+    ernie = 2 * 18 * 2 * 128  # head_dim 128, not 1024 / 16: ERNIE-4.5-0.3B
+    return {"A": glm4, "B": nemotron, "C": ernie}
+
+
+check("10.mystery_cache", mystery_cache_solution)
+
+# %% [markdown]
+# **4.** The bytes of Gemma 3 1B's cache for one sequence of 131,072 tokens in bf16, windows used. (26 layers, one KV head of 256, window 512, every sixth layer sees everything.)
+
+# %% tags=["exercise"]
+my_gemma_bytes = None
+
+# %% tags=["check"]
+check("10.windows", my_gemma_bytes)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def windows_solution():
+    full, windowed = 26 // 6, 26 - 26 // 6
+    return 2 * 256 * (full * 131072 + windowed * 512) * 2
+
+
+check("10.windows", windows_solution)
+
+# %% [markdown]
+# **5. Find the fault.** Most tokens per second, all sequences together, that a bandwidth allows. The function is right for one sequence. Mend it for a batch. (`cache_bytes` is that of one sequence.)
+
+# %% tags=["exercise"]
+def my_bound(weight_bytes, cache_bytes, batch, bandwidth):
+    moved = batch * (weight_bytes + cache_bytes)
+    return batch * bandwidth / moved
+
+# %% tags=["check"]
+check("10.bound", my_bound)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def bound_solution(weight_bytes, cache_bytes, batch, bandwidth):
+    return batch * bandwidth / (weight_bytes + batch * cache_bytes)
+
+
+check("10.bound", bound_solution)
+
+# %% [markdown]
+# ## What you can do now
+#
+# You **ported** a real checkpoint with two dictionaries and a transpose, and saw why only logits prove it; **read** eight configs aloud; **caught** the usual formula in 26 of 53 models; **bounded** a decode step by its
+# bytes; **corrected** eight published numbers. Proved equal: your port and `lib.load_model` in every logit; the table of 53 models and `lib` (a test compares each row).
+#
+# **Sources.** The config.json files named above, in `src/book/data` with their origin. Reports are named where they are used. Llama Team 2024 (arXiv 2407.21783) and DeepSeek-AI 2024 (arXiv 2405.04434) for the shapes
+# of their models.
+
+# %%
+progress("10")
