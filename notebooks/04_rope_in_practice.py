@@ -240,11 +240,11 @@ model = None  # its memory is free again
 #
 # ## 4 · Positions and precision
 #
-# Models run in bfloat16, which has 8 significant bits. Positions and angles must not. **Predict**: of the positions 0 to 4,095, how many different ones are
-# left in bfloat16?
-#
-# And what may positions do? Shift, if all shift together: padding at the left of a row makes 5, 6, 7 of its 0, 1, 2, and every score stays. A shift on one side
+# Positions may shift, if all shift together: padding at the left of a row makes 5, 6, 7 of its 0, 1, 2, and every score stays. A shift on one side
 # only is another matter: queries counted from the padded start, cached keys from the text's (unsloth#4078).
+#
+# What positions may not do is lose digits. Models run in bfloat16, which has 8 significant bits. **Predict**: of the positions 0 to 4,095, how many different
+# ones are left in bfloat16?
 
 # %%
 my_guess = None
@@ -410,9 +410,10 @@ for name, (head_dim, share) in shares.items():
     print(f"{name:<19} turns {int(head_dim * share):>2} of {head_dim} dimensions of a head")
 
 # %% [markdown]
-# **NoPE layers.** SmolLM3 and Llama 4 leave RoPE out of some layers altogether. SmolLM3's field is called `no_rope_layers`, and **1 means RoPE**. **Two bases.** Gemma 3
-# has sliding-window layers with one base (`rope_local_base_freq`) and global ones with another (`rope_theta`). We read both configs: sizes from `SHAPES`, the fields of interest in the cell.
-# **Predict**: how many of SmolLM3's 36 layers have no RoPE?
+# **Two bases.** Gemma 3 has sliding-window layers with one base (`rope_local_base_freq`) and global ones with another (`rope_theta`).
+#
+# **NoPE layers.** SmolLM3 and Llama 4 leave RoPE out of some layers altogether. SmolLM3's field is called `no_rope_layers` and holds 1, 1, 1, 0, nine times over; **a 1 means
+# RoPE**, whatever the name says. We read both configs: sizes from `SHAPES`, the fields of interest in the cell. **Predict**: how many of SmolLM3's 36 layers have no RoPE?
 
 # %%
 rhythm = [1, 1, 1, 0] * 9
