@@ -94,7 +94,8 @@ for (kind, size), n_kv in zip(gib.items(), (64, 8, 1)):
     print(f"{kind:<6} {one:>9,} B a token = {one / 1024:>5,.0f} KiB   {size:>4.0f} GiB at 131,072 tokens")
 check_equal("bytes per token", [kv_cache_bytes(80, n, 128) for n in (64, 8, 1)], [2_621_440, 327_680, 40_960])
 weights = 70_553_706_496 * 2  # parameters, two bytes each
-print(f"as MHA {gib['MHA'] * 2**30 / 1e9:.1f} GB; the weights beside it {weights / 1e9:.0f} GB")
+print(f"as MHA {kv_cache_bytes(80, 64, 128) / 2**20} MiB a token, {gib['MHA'] * 2**30 / 1e9:.1f} GB")
+print(f"the weights beside it: {weights // 2:,} parameters, {weights / 1e9:.0f} GB")
 check_equal("fits four 80 GB cards, even without the weights", gib["MHA"] * 2**30 < 4 * 80e9, False)
 
 # %% [markdown]
@@ -475,6 +476,8 @@ def seed_solution():
 
 
 check("05.seed", seed_solution)
+answer = seed_solution()
+print(f"{answer['bytes per token'] / 1024:.0f} KiB a token, {answer['GiB at 32,768']:.0f} GiB for 32,768 tokens")
 
 # %% [markdown]
 # **2. From a config.** `config` is a dict as in config.json. It always has `num_hidden_layers`, `hidden_size` and `num_attention_heads`;
