@@ -25,7 +25,7 @@ from book.paths import BUILD, NOTEBOOKS
 
 DATA = NOTEBOOKS / "data"
 BATCH = 128  # prompts decoded together
-TARGET = 1_000_000  # bytes after cleaning: no further batch is started once they are there
+TARGET = 600_000  # bytes after cleaning: no further batch is started once they are there
 SAMPLING = {"temperature": 0.8, "top_k": 50, "max_new_tokens": 320}
 FIRST_SEED = 1000  # batch i is drawn with seed 1000 + i
 SEPARATOR = "\n\n\n"  # between two texts; inside a text there are at most two newlines in a row
