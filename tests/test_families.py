@@ -243,6 +243,27 @@ def test_longrope_has_no_factor_and_its_training_length_stands_outside():
     assert len(scaling.short_factor) == len(scaling.long_factor) == 48
 
 
+def test_dynamic_scaling_starts_at_max_position_embeddings_and_goes_beyond():
+    """As transformers computes it: original_max_position_embeddings is not part of the formula."""
+    cfg = read_config(CONFIGS / "internlm2.5-7b.json")
+    scaling = cfg.layers[0].attention.rope.scaling
+    assert (scaling.kind, scaling.original_max_len, scaling.max_len, cfg.max_len) == (
+        "dynamic", 32768, 65536, 65536,
+    )  # fmt: skip
+    both = {"type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 4096}
+    other = read_config(edited("internlm2.5-7b", rope_scaling=both))
+    assert same(other, cfg) and "4096 is not used by dynamic scaling" in " ".join(other.warnings)
+
+
+def test_a_share_of_the_head_in_a_class_that_turns_whole_heads_is_not_run():
+    """transformers drops the field there, or fails: no published llama has it."""
+    cfg = read_config(edited("llama-3-8b", partial_rotary_factor=0.5))
+    assert cfg.unsupported == ("partial rotary in a class that turns whole heads",)
+    assert "partial_rotary_factor turns 64 of 128 dimensions" in " ".join(cfg.warnings)
+    assert not read_config(edited("llama-3-8b", partial_rotary_factor=1.0)).unsupported
+    assert not read_config(edited("phi-3-mini-4k", partial_rotary_factor=0.75)).unsupported
+
+
 def test_gemma_conventions():
     cfg = read_config(CONFIGS / "gemma-2b.json")
     assert (cfg.norm.unit_offset, cfg.norm.gain_last, cfg.embed_scale) == (True, True, 2048**0.5)

@@ -96,6 +96,7 @@ def test_bad_fields_are_named(name, changes, message):
         (b'{"hidden_size": 1, "hidden_size": 2}', "hidden_size is given twice, as 1 and 2"),
         (b'{"a":' * 50_000, "nested too deeply|is not JSON"),
         (b'{"model_type": "llama", "hidden_size": Infinity}', "hidden_size = inf"),
+        (b'{"hidden_size": ' + b"9" * 6000 + b"}", r"99999999999999999999\.\.\. has 6000 digits"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_config(tmp_path, text, message):

@@ -48,6 +48,11 @@ def test_dynamic_bases_by_length():
         assert inv_freq(128, 1e4, s, length)[-1] == pytest.approx(base ** (-126 / 128), rel=1e-6)
 
 
+def test_dynamic_scaling_needs_two_pairs():
+    with pytest.raises(ValueError, match="dynamic scaling of a rotary width of 2"):
+        inv_freq(2, scaling=Scaling("dynamic", 2.0, 16), length=17)
+
+
 def test_llama3_bands():
     plain, s = inv_freq(64, 5e5), Scaling("llama3", 32.0, 8192, None, 1.0, 4.0)
     got = inv_freq(64, 5e5, s)

@@ -70,7 +70,10 @@ class Rope:
     )
 
     def __post_init__(self):
-        _need(self.base > 1, f"Rope.base = {self.base!r}: expected a number above 1 (10000 originally)")
+        _need(
+            1 < self.base < float("inf"),
+            f"Rope.base = {self.base!r}: expected a finite number above 1 (10000 originally)",
+        )
         _need(self.layout in LAYOUTS, f"Rope.layout = {self.layout!r}: expected one of {', '.join(LAYOUTS)}")
         if self.rotary_dim is not None:
             _whole("Rope", rotary_dim=self.rotary_dim)

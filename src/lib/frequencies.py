@@ -52,6 +52,10 @@ def wavelengths(dh, base=10000.0, scaling=None, length=None):
 
 def dynamic_base(dh, base, scaling, length=None):
     """The base of "dynamic" NTK scaling for a sequence of `length` tokens; the trained base up to the training length."""
+    if dh <= 2:
+        raise ValueError(
+            f"dynamic scaling of a rotary width of {dh}: expected more than one pair (its exponent is dh / (dh - 2))"
+        )
     length = max(length or 0, scaling.original_max_len)
     stretch = scaling.factor * length / scaling.original_max_len - (scaling.factor - 1)
     return base * stretch ** (dh / (dh - 2))

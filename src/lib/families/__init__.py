@@ -84,7 +84,7 @@ def _model(reader):
         layer_list,
         norm=norm,
         tied=f.flag("tied", family.tied),
-        max_len=reader.max_len,
+        max_len=reader.longest(),
         embed_scale=reader.embed_scale(),
         counted=tuple(reader.counted),
         unsupported=tuple(dict.fromkeys(reader.refused)),

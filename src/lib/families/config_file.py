@@ -79,7 +79,7 @@ def parse(data, where="the text"):
     """Bytes or text of a config.json -> a dictionary. Raises: ValueError that says what is wrong with it."""
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
-        raw = json.loads(text, object_pairs_hook=_no_contradiction)
+        raw = json.loads(text, object_pairs_hook=_no_contradiction, parse_int=whole_number)
     except UnicodeDecodeError:
         raise ValueError(f"{where} is not UTF-8 text: expected a config.json") from None
     except json.JSONDecodeError as error:
@@ -89,6 +89,15 @@ def parse(data, where="the text"):
     if not isinstance(raw, dict):
         raise ValueError(f"{where} holds a JSON {type(raw).__name__}: expected one object of fields, {{...}}")
     return raw
+
+
+def whole_number(digits):
+    """For json.loads: Python's own refusal of a number of over 4300 digits names neither the number nor the cause."""
+    if len(digits) > 1000:
+        raise ValueError(
+            f"{digits[:20]}... has {len(digits)} digits: not a size of any model; a damaged file?"
+        )
+    return int(digits)
 
 
 def _no_contradiction(pairs):

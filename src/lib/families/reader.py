@@ -1,6 +1,6 @@
 """The rules that most families share: heads, windows, NoPE layers, experts, what a file leaves out."""
 
-from ..config import GQA, MLA, Counted, Dense, Layer, MoE
+from ..config import GQA, LARGEST, MLA, Counted, Dense, Layer, MoE
 from ..frequencies import yarn_mscale
 from .config_file import Fields, show
 from .ropes import read_ropes
@@ -28,10 +28,14 @@ class Reader:
         self.family = family
         self.f = Fields(raw, model_type, family.keys, family.defaults)
         self.d, self.max_len = self.f.size("d"), self.f.size("max_len")
+        self.stretch = 1.0  # dynamic scaling goes beyond max_len, which is its training length
         self.refused = list(family.always)
         self.counted = []
         for note in notes:
             self.f.warn(note)
+
+    def longest(self):
+        return min(int(self.max_len * self.stretch), LARGEST)
 
     def refuse(self, name):
         self.refused.append(name)

@@ -166,6 +166,13 @@ def _stretched(reader, part, key, kind, width):
             f"{key('original_max_position_embeddings')} = {trained} and original_max_position_embeddings = {top} disagree"
         )
     trained = trained or top
+    if kind == "dynamic":  # whatever else the file says, the formula counts from max_position_embeddings
+        if trained not in (None, max_len):
+            f.warn(
+                f"original_max_position_embeddings = {trained} is not used by dynamic scaling: it starts at"
+                f" max_position_embeddings, {max_len}"
+            )
+        trained = max_len
     if trained is None:
         if kind in ("llama3", "longrope"):
             raise ValueError(
@@ -184,6 +191,9 @@ def _stretched(reader, part, key, kind, width):
         fields["factor"] = float(part.number(key("factor"), None) or max_len / trained)
     else:
         fields["factor"] = float(part.number(key("factor")))
+    if kind == "dynamic":
+        reader.stretch = max(reader.stretch, fields["factor"])
+        fields["max_len"] = reader.longest()
     if kind == "llama3":
         fields["low_freq_factor"] = float(part.number(key("low_freq_factor")))
         fields["high_freq_factor"] = float(part.number(key("high_freq_factor")))
@@ -238,6 +248,11 @@ def _rotary_dim(reader, new, head_dim):
             )
         given["rotary_dim"] = int(head_dim * reader.family.rotary)
     name, width = next(iter(given.items()))
+    if width != head_dim and not (reader.family.partial or reader.family.rotary != 1.0):
+        reader.refuse("partial rotary in a class that turns whole heads")
+        f.warn(
+            f"{name} turns {width} of {head_dim} dimensions: the class of {f.model_type} knows whole heads only"
+        )
     if width > head_dim or width < 2 or width % 2:
         raise ValueError(
             f"{name}: {width} of {head_dim} dimensions would turn; expected an even number from 2 to {head_dim}"

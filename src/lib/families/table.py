@@ -56,6 +56,7 @@ class Family:
     switched     the window counts only if use_sliding_window is true
     nope         None; "list" no_rope_layers (1 means RoPE); "full" every full-attention layer of a model with windows
     rotary       share of the head that turns, where no field says it (None: a field must); layout: the pairs; positions: rope | learned
+    partial      the class turns a share of the head if a field says so (implied by a rotary other than 1)
     local_base   a second base for window layers; scaled_full_only: rope_scaling is for full layers
     scale        key of the softmax scale: "query_pre_attn_scalar" (to the power -1/2) or "attention_multiplier"
     moe          None or Experts; attention: "gqa" | "mla"; build: a function of layers or hybrids for a special layer list
@@ -79,6 +80,7 @@ class Family:
     switched: bool = False
     nope: str | None = None
     rotary: float | None = 1.0
+    partial: bool = False
     layout: str = "half"
     positions: str = "rope"
     local_base: float | None = None
@@ -239,7 +241,7 @@ FAMILIES = {
         defaults=_defaults(1e6, 131072, head_dim=256, sliding_window=512), tied=True, place="sandwich",
         norm={"kind": "rms", "gain_last": True}, bias=("attention_bias", False),
         activation="gelu_pytorch_tanh", qk_norm=True, windows=6, local_base=1e4, moe=Experts(),
-        build="gemma4", embed="sqrt", refuse={"final_logit_softcapping": (None, "a logit softcap")},
+        build="gemma4", embed="sqrt", partial=True, refuse={"final_logit_softcapping": (None, "a logit softcap")},
         always=("RMSNorm of v", "a scalar per layer"),
         ignored=("use_bidirectional_attention", "vocab_size_per_layer_input"),
     ),
@@ -250,7 +252,7 @@ FAMILIES = {
     ),
     "phi3": Family(
         defaults=_defaults(1e4, 4096, 1e-5, n_kv_heads="n_heads", sliding_window=None), windows="all",
-        ignored=("attention_bias",),
+        partial=True, ignored=("attention_bias",),
     ),
     "glm": _GLM,
     "glm4": Family(
