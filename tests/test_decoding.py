@@ -140,7 +140,8 @@ def test_bfloat16_runs_and_returns_ids():
             {"max_new_tokens": 60},
             r"a prompt of 5 tokens and 60 new ones need 65 positions, max_len is 64: ask for at most 59",
         ),
-        ({"idx": toys.tokens(1, 5)[0]}, r"prompt \[5\].*\[1, T\]"),
+        ({"idx": toys.tokens(1, 5)[0]}, r"token ids \[5\].*\[1, T\]"),
+        ({"idx": [1, 2, 3]}, "token ids are a list: expected a tensor"),
         ({"idx": toys.tokens(1, 5).float()}, r"float32"),
         ({"idx": toys.tokens(1, 5)[:, :0]}, r"at least one"),
         ({"idx": torch.tensor([[3, toys.V]])}, r"vocabulary has 97"),
@@ -149,6 +150,9 @@ def test_bfloat16_runs_and_returns_ids():
         ({"max_new_tokens": 2.0}, "max_new_tokens = 2.0"),
         ({"temperature": -0.1}, "temperature = -0.1"),
         ({"temperature": float("nan")}, "temperature = nan"),
+        ({"temperature": 1e-300}, "temperature = 1e-300"),
+        ({"seed": 10**30}, "seed = 1000000"),
+        ({"seed": "three"}, "seed = 'three'"),
         ({"top_k": 0}, "top_k = 0"),
         ({"top_p": 0.0}, "top_p = 0.0"),
         ({"top_p": 1.5}, "top_p = 1.5"),
@@ -254,9 +258,15 @@ def test_the_command_answers_and_refuses(toy_folder, capsys):
         (["--temperature", "-1"], "temperature = -1.0"),
         (["--device", "abacus"], "abacus"),
         (["--top-k", "0"], "top_k = 0"),
+        (["--model", "a" * 5000], "too long"),
+        (["--model", ""], "neither model.safetensors"),
+        (["--system", "\udcff"], "the text is not UTF-8"),
     ):
         assert main([*base, *wrong]) == 2
-        assert match in capsys.readouterr().err
+        err = capsys.readouterr().err
+        assert match in err and err.count("\n") == 1
+    assert main(["", *base[1:]]) == 2
+    assert "the text is empty" in capsys.readouterr().err
     assert main(["x" * 65, *base[1:]]) == 2
     assert "the prompt has 65 tokens" in capsys.readouterr().err
     assert main(["x" * 60, *base[1:]]) == 0  # four new ones fit, nine were asked for

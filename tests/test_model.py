@@ -251,8 +251,13 @@ def test_bad_calls():
     lm = toys.model("gqa")
     with pytest.raises(ValueError, match=r"token ids \[5\] of torch.int64: expected whole numbers \[B, T\]"):
         lm(torch.arange(5))
-    with pytest.raises(ValueError, match="of torch.float32"):
-        lm(torch.zeros(1, 5))
+    for ids, said in (
+        (torch.zeros(1, 5), "of torch.float32"),
+        (torch.ones(1, 5) > 0, "of torch.bool"),
+        ([[1]], "a list"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            lm(ids)
     with pytest.raises(ValueError, match="at least one"):
         lm(torch.zeros(1, 0, dtype=torch.int64))
     for bad in (-1, 97):
@@ -270,11 +275,15 @@ def test_bad_calls():
         lm(toys.tokens(2, 1), cache=cache)
     with pytest.raises(ValueError, match="pad came with a later call"):
         lm(toys.tokens(B, 1), cache=cache, pad=torch.zeros(B, dtype=torch.int64))
+    with pytest.raises(ValueError, match="a cache of 3 layers and a model of"):
+        lm(toys.tokens(B, 1), cache=toys.model("mla_and_window").new_cache(B))
     assert cache.length == 6  # nothing was written
     fresh = lm.new_cache(B)
     for pad in (torch.zeros(2, dtype=torch.int64), torch.zeros(B)):
         with pytest.raises(ValueError, match="expected one int64 count a row"):
             lm(toys.tokens(B, 4), cache=fresh, pad=pad)
+    with pytest.raises(ValueError, match=r"pad \[0, -1, 0\]: expected counts of at least 0"):
+        lm(toys.tokens(B, 4), cache=fresh, pad=torch.tensor([0, -1, 0]))
     assert fresh.pad is None
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 import toys
 from lib import LlamaStyleLM, load_model, load_tokenizer, open_gguf, permute_heads
 from lib.config import MLA, Layer, ModelConfig
+from lib.gguf_file import gguf_tokenizer
 from lib.weights import GGUFSource, hf_name, split_rows
 
 V, D, H, N_KV, DH, D_FF, LAYERS = 53, 24, 6, 2, 8, 40, 3  # head_dim is not D / H
@@ -371,6 +372,32 @@ def test_a_quantised_tensor_is_refused(tmp_path):
         load_model(write_folder(tmp_path / "toy", tensors))
 
 
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"dtype": "bf16"}, "dtype = 'bf16': expected None"),
+        ({"dtype": torch.int8}, "dtype = torch.int8: expected None"),
+        ({"dtype": torch.float8_e4m3fn}, "dtype = torch.float8_e4m3fn: expected None"),
+        ({"device": "abacus"}, "device = 'abacus': this machine"),
+        ({"device": "cuda:99"}, "device = 'cuda:99': this machine"),
+    ],
+)
+def test_a_dtype_or_device_that_is_none_is_refused(folder, settings, match):
+    with pytest.raises(ValueError, match=match):
+        load_model(folder, **settings)
+
+
+def test_a_broken_tokenizer_is_refused(tmp_path):
+    for text, match in (
+        ("{}", "not a tokenizer that can be read"),
+        ("[" * 100_000, "not JSON"),
+        ('{"a": ' + "9" * 6000 + "}", "not JSON"),
+    ):
+        (tmp_path / "tokenizer.json").write_text(text)
+        with pytest.raises(ValueError, match=match):
+            load_tokenizer(tmp_path)
+
+
 def test_an_unknown_architecture_and_one_without_names_are_refused(tmp_path):
     tensors = llama_tensors()
     with pytest.raises(ValueError, match="zebra"):
@@ -520,8 +547,13 @@ def test_gguf_features_that_are_not_read_are_refused(tmp_path):
 
 
 def test_a_gguf_without_a_known_tokenizer_says_so(tmp_path):
+    path = write_gguf(tmp_path / "toy.gguf")
     with pytest.raises(ValueError, match="tokenizer None with splitting None"):
-        load_tokenizer(write_gguf(tmp_path / "toy.gguf"))
+        load_tokenizer(path)
+    file = open_gguf(path)
+    file.metadata |= {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2"}
+    with pytest.raises(ValueError, match="lack the lists of tokens and merges"):
+        gguf_tokenizer(file)
     with pytest.raises(FileNotFoundError, match=r"tokenizer.json"):
         load_tokenizer(tmp_path)
 

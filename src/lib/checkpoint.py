@@ -22,7 +22,7 @@ def read_json(path):
         raise FileNotFoundError(
             f"{path}: no such file; expected a Hugging Face folder with config.json and safetensors"
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON ({error}): truncated or another file") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path}: expected a JSON object, found a {type(value).__name__}")

@@ -6,12 +6,14 @@ import sys
 
 import torch
 
+from lib.model import check_ids
 from lib.weights import find_model, load_model, load_tokenizer
 
 # SmolLM2's chat template, as its own file states it (tokenizer.chat_template).
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 TURN_START, TURN_END = "<|im_start|>", "<|im_end|>"
 PREFILL_TOKENS = 4096  # of all rows together in one call
+COLDEST = 1e-6  # below it, logits / temperature can overflow
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -74,7 +76,8 @@ def generate(
     stream: called after each step with the list of B new ids. pad: int [B], left padding of each row (see `left_pad`).
     Raises: ValueError for a prompt and answer that exceed the model's max_len, or a setting out of range.
     """
-    _check(model, idx, max_new_tokens, temperature, top_k, top_p)
+    check_ids(idx)
+    _check(model, idx, max_new_tokens, temperature, top_k, top_p, seed)
     _check_pad(pad, idx)
     (B, T), device = idx.shape, idx.device
     out = torch.empty(B, T + max_new_tokens, dtype=idx.dtype, device=device)
@@ -108,11 +111,7 @@ def _prefill(model, idx, cache, pad):
     return logits
 
 
-def _check(model, idx, max_new_tokens, temperature, top_k, top_p):
-    if idx.dim() != 2 or idx.is_floating_point() or 0 in idx.shape:
-        raise ValueError(
-            f"prompt {list(idx.shape)} of {idx.dtype}: expected token ids [B, T], at least one (one prompt is [1, T])"
-        )
+def _check(model, idx, max_new_tokens, temperature, top_k, top_p, seed):
     low, high = int(idx.min()), int(idx.max())
     if low < 0 or high >= model.config.V:
         raise ValueError(
@@ -128,12 +127,16 @@ def _check(model, idx, max_new_tokens, temperature, top_k, top_p):
             f"a prompt of {T} tokens and {max_new_tokens} new ones need {T + max_new_tokens} positions, max_len is {longest}:"
             f" ask for at most {longest - T}"
         )
-    if not 0 <= temperature < float("inf"):
-        raise ValueError(f"temperature = {temperature!r}: expected 0 (greedy) or a positive number")
+    if temperature != 0 and not COLDEST <= temperature < float("inf"):
+        raise ValueError(
+            f"temperature = {temperature!r}: expected 0 (greedy) or a positive number from {COLDEST:g}"
+        )
     if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
         raise ValueError(f"top_k = {top_k!r}: expected a whole number of at least 1, or None")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p = {top_p!r}: expected a number above 0 and at most 1, or None")
+    if seed is not None and not (isinstance(seed, int) and abs(seed) < 2**63):
+        raise ValueError(f"seed = {seed!r}: expected a whole number below 2 ** 63, or None")
 
 
 def _check_pad(pad, idx):
@@ -200,11 +203,15 @@ def _arguments(argv):
 
 
 def _answer(args, write):
-    path = args.model or find_model()
-    tokenizer = load_tokenizer(path)
+    if any("\ud800" <= c <= "\udfff" for c in args.text + (args.system or "")):
+        raise ValueError("the text is not UTF-8: is the terminal set to another encoding?")
+    path = find_model() if args.model is None else args.model
     model = load_model(path, DTYPES.get(args.dtype), args.device)
+    tokenizer = load_tokenizer(path)
     chat = not args.plain and tokenizer.token_to_id(TURN_END) is not None
     ids = tokenizer.encode(chat_prompt(args.text, args.system) if chat else args.text).ids
+    if not ids:
+        raise ValueError("the text is empty: without the chat template a model needs something to continue")
     idx = torch.tensor([ids], device=model.emb.weight.device)
     stop = {tokenizer.token_to_id(token) for token in (TURN_END, "<|endoftext|>", "</s>")} - {None}
     room = max(model.config.max_len - len(ids), 1)
@@ -228,15 +235,14 @@ def main(argv=None):
 
     try:
         _answer(args, write)
-    except (ValueError, FileNotFoundError, RuntimeError) as error:
-        print(f"lib generate: {str(error).splitlines()[0]}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         write("\n")
         return 130
-    except (
-        BrokenPipeError
-    ):  # the reader (head, less) has seen enough; point stdout elsewhere for Python's own last flush
+    except BrokenPipeError:
+        # the reader (head, less) has seen enough; point stdout elsewhere for Python's own last flush
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"lib generate: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
     return 0

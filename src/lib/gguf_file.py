@@ -259,8 +259,10 @@ def gguf_tokenizer(file):
             f"{file.path}: tokenizer {model!r} with splitting {split!r}; known here: byte-level BPE ('gpt2') split as"
             f" {', '.join(_DIGITS_APART + _PLAIN)}. Use the model's own tokenizer.json"
         )
-    tokens = meta["tokenizer.ggml.tokens"]
-    merges = [tuple(merge.split(" ", 1)) for merge in meta["tokenizer.ggml.merges"]]
+    lists = [meta.get(f"tokenizer.ggml.{name}") for name in ("tokens", "merges")]
+    if not all(isinstance(x, list) and all(isinstance(y, str) for y in x) for x in lists):
+        raise ValueError(f"{file.path}: the metadata lack the lists of tokens and merges: corrupt header")
+    tokens, merges = lists[0], [tuple(merge.split(" ", 1)) for merge in lists[1]]
     tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     if split in _DIGITS_APART:

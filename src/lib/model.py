@@ -56,6 +56,17 @@ def _refusals(layer):
     return names
 
 
+def check_ids(idx):
+    """Raises: ValueError unless idx holds token ids [B, T] of a type that an embedding takes."""
+    if not isinstance(idx, torch.Tensor):
+        raise ValueError(f"token ids are a {type(idx).__name__}: expected a tensor of whole numbers [B, T]")
+    if idx.dim() != 2 or idx.dtype not in (torch.int64, torch.int32) or 0 in idx.shape:
+        raise ValueError(
+            f"token ids {list(idx.shape)} of {idx.dtype}: expected whole numbers [B, T], at least one, of int64 or int32"
+            " (one prompt is [1, T])"
+        )
+
+
 class LlamaStyleLM(nn.Module):
     """Token ids [B, T] -> logits [B, T, V]. `model.config` is the ModelConfig it was built from."""
 
@@ -104,7 +115,10 @@ class LlamaStyleLM(nn.Module):
         self._tables = {}  # not buffers: model.to(bfloat16) would round them
 
     def new_cache(self, batch=1, max_len=None):
-        """An empty cache for `batch` rows of at most max_len tokens (None = the model's own max_len)."""
+        """An empty cache for `batch` rows of at most max_len tokens (None = the model's own max_len).
+
+        RoPE that depends on the length (dynamic, longrope) turns as for a text of max_len tokens: give what you need.
+        """
         max_len = self.config.max_len if max_len is None else max_len
         if max_len > self.config.max_len:
             raise ValueError(f"a cache of {max_len} tokens: this model's max_len is {self.config.max_len}")
@@ -117,6 +131,7 @@ class LlamaStyleLM(nn.Module):
         given with the first call, the cache remembers it.
         Raises: ValueError for ids that are not [B, T] integers, a batch unlike the cache's, or more than max_len tokens.
         """
+        check_ids(idx)
         start, pad, longest = self._check(idx, cache, pad)
         columns = torch.arange(start, start + idx.shape[1], device=idx.device)
         x = self.emb(idx)  # [B, T, d]; no position is added: RoPE turns q and k
@@ -134,10 +149,6 @@ class LlamaStyleLM(nn.Module):
         return self.head(self.norm(x[:, -1:] if last else x))  # [B, T, V]
 
     def _check(self, idx, cache, pad):
-        if idx.dim() != 2 or idx.is_floating_point() or 0 in idx.shape:
-            raise ValueError(
-                f"token ids {list(idx.shape)} of {idx.dtype}: expected whole numbers [B, T], at least one"
-            )
         if (
             idx.device.type == "cpu" and not 0 <= idx.min() <= idx.max() < self.config.V
         ):  # a GPU would have to wait
@@ -155,6 +166,8 @@ class LlamaStyleLM(nn.Module):
                 raise ValueError(
                     f"pad {list(pad.shape)} of {pad.dtype}: expected one int64 count a row, [{idx.shape[0]}]"
                 )
+            if pad.device.type == "cpu" and int(pad.min()) < 0:
+                raise ValueError(f"pad {pad.tolist()}: expected counts of at least 0")
             if start:
                 raise ValueError(
                     "pad came with a later call: left padding belongs to the first call of a cache"
@@ -163,6 +176,10 @@ class LlamaStyleLM(nn.Module):
             if cache.batch != idx.shape[0]:
                 raise ValueError(
                     f"{idx.shape[0]} rows of tokens and a cache of {cache.batch}: the batch must stay the same"
+                )
+            if len(cache.layers) != len(self.blocks):
+                raise ValueError(
+                    f"a cache of {len(cache.layers)} layers and a model of {len(self.blocks)}: another model's cache?"
                 )
             if any(layer.length != start for layer in cache.layers):
                 raise ValueError(

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from lib.checkpoint import PICKLES, Folder, read_json
+from lib.checkpoint import DTYPES, PICKLES, Folder, read_json
 from lib.config import MLA
 from lib.families import read_config
 from lib.gguf_file import GGUFFile, gguf_tokenizer, hf_config
@@ -276,14 +276,26 @@ def load_model(path, dtype=None, device=None):
     Raises: FileNotFoundError; ValueError for a corrupt or truncated file, pickled weights, an unknown architecture, a
     feature that the block does not run, a tensor that is missing, not expected or of the wrong shape. Nothing is half-loaded.
     """
+    device = _device(device)
+    if dtype is not None and dtype not in DTYPES.values():
+        names = ", ".join(map(str, DTYPES.values()))
+        raise ValueError(f"dtype = {dtype!r}: expected None (as stored) or a floating-point type, {names}")
     source, config = _source(path)
     with _Unset():
         model = LlamaStyleLM.from_config(config, device="meta")
     plan = _Plan(model, source)
     dtype = dtype or source.dtype("model.embed_tokens.weight")
-    if not dtype.is_floating_point:
-        raise ValueError(f"dtype = {dtype}: expected a floating-point type (torch.float32, torch.bfloat16)")
-    return plan.fill(dtype, torch.device(device or "cpu")).eval()
+    return plan.fill(dtype, device).eval()
+
+
+def _device(name):
+    try:
+        return torch.empty(0, device=name or "cpu").device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device = {str(name)!r}: this machine and this build of torch do not have it ({reason})"
+        ) from None
 
 
 def open_gguf(path):
@@ -299,11 +311,17 @@ def load_tokenizer(path):
 
     tokenizer.encode(text).ids, tokenizer.decode(ids). Raises: FileNotFoundError, ValueError.
     """
-    path = Path(path)
-    if not path.is_dir():
-        return gguf_tokenizer(GGUFFile(path))
     from tokenizers import Tokenizer
 
-    file = path / "tokenizer.json"
-    read_json(file)  # a clear error where the file is missing or broken
-    return Tokenizer.from_file(str(file))
+    path = Path(path)
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if path.is_dir():
+        read_json(file)  # a clear error where the file is missing or broken
+    try:
+        return Tokenizer.from_file(str(file)) if path.is_dir() else gguf_tokenizer(GGUFFile(file))
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001  the tokenizers package raises nothing narrower
+        raise ValueError(
+            f"{file}: not a tokenizer that can be read ({error}): damaged, or of another version"
+        ) from None
