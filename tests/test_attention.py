@@ -28,7 +28,9 @@ def test_alignment_is_to_the_last_key(implementation):
     assert counting(2, 5, implementation=implementation) == pytest.approx([2.5, 3.0])
     assert counting(1, 5, implementation=implementation) == pytest.approx([3.0])
     assert counting(3, 3, implementation=implementation) == pytest.approx([1.0, 1.5, 2.0])
-    assert counting(4, 5, implementation=implementation) == pytest.approx([1.5, 2.0, 2.5, 3.0])  # one key before
+    assert counting(4, 5, implementation=implementation) == pytest.approx(
+        [1.5, 2.0, 2.5, 3.0]
+    )  # one key before
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "explicit"])
@@ -164,7 +166,7 @@ def test_mha_is_gqa_with_all_heads_and_gqa_is_mha_with_repeated_weights():
 
 
 def test_qk_norm_per_head_and_over_the_width():
-    x, cos, sin = inputs()
+    x, _cos, _sin = inputs()
     width = module(qk_norm="width")
     assert width.q_norm.weight.shape == (84,) and width.k_norm.weight.shape == (28,)
     q = width.wq(x)
@@ -193,7 +195,7 @@ def test_qk_norm_bounds_every_logit():
 
 def test_values_are_never_rotated():
     attn = module()
-    x, cos, sin = inputs()
+    x, _cos, _sin = inputs()
     q0, k0, v0 = attn.project(x, *rope_cache(9, 14, start=0))
     q1, k1, v1 = attn.project(x, *rope_cache(9, 14, start=37))
     assert torch.equal(v0, v1) and not torch.allclose(q0, q1) and not torch.allclose(k0, k1)

@@ -206,7 +206,9 @@ def test_errors():
     with pytest.raises(ValueError, match="qk_rope_head_dim = 7 is odd"):
         MLAttention(D, **{**SIZES, "q_lora_rank": None, "qk_rope_head_dim": 7})
     for width in (4, 12):
-        with pytest.raises(ValueError, match=f"the table turns {width} dimensions, this layer's rotary width is 8"):
+        with pytest.raises(
+            ValueError, match=f"the table turns {width} dimensions, this layer's rotary width is 8"
+        ):
             attn(x, *rope_cache(T, width))
     with pytest.raises(ValueError, match="cache holds torch.float64, the new tokens are torch.float32"):
         attn.float()(x.float(), cos, sin, latent_cache())

@@ -113,7 +113,9 @@ def test_permuted_weights_give_the_same_scores_in_the_other_layout(to, r):
     torch.testing.assert_close(moved, right, atol=1e-12, rtol=0)
     wrong = scores(wq, wk, to)
     same_place = (wrong - right).diagonal(dim1=-2, dim2=-1).abs().max()
-    assert same_place < 1e-4  # offset 0 cannot tell the layouts apart (float32 tables: cos**2 + sin**2 is 1 to 1e-7)
+    assert (
+        same_place < 1e-4
+    )  # offset 0 cannot tell the layouts apart (float32 tables: cos**2 + sin**2 is 1 to 1e-7)
     assert (wrong - right)[:, 40, :8].abs().max() > 1.0
 
 
