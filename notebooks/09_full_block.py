@@ -173,7 +173,6 @@ for name, m in (("2019", old), ("today", seed_model)):
 # %%
 def trace(idx, w, norm=rms_norm, qk_norm=rms_norm, rope=apply_rope, repeat=repeat_kv, scale=None,
           mask=None, gate=None):  # fmt: skip
-    """Every stage of a forward pass, by name, with one part or another exchanged."""
     hide = mask or (lambda s: s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool).tril(), -math.inf))
     gate = gate or (lambda a, b: F.silu(a) * b)
     seen, x, table = {}, w["emb"][idx], rope_cache(idx.shape[1], w["dh"], w["base"])
