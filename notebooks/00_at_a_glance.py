@@ -312,7 +312,7 @@ predict(my_guess, answer)
 check_equal("the answer", answer, "The capital of France is Paris.")
 
 # %% [markdown]
-# Ask it something else: change the question above and run both cells again (the last check will then complain, as it should). Or in a terminal, streaming:
+# Ask it something else: change the question, give it more than 7 tokens, and run both cells again (the checks will then complain, as they should). Or in a terminal, streaming:
 # `python -m lib generate "Why is the sky blue?"`. With 135 million parameters it is fluent and knows little.
 #
 # ## Exercises

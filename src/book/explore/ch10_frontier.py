@@ -85,7 +85,7 @@ def table(context, formula, model):
 
 def axes_for(ax):
     """The still parts of one panel; returns what moves."""
-    ax.set(xscale="log", yscale="log", xlim=(8e7, 1.5e12), ylim=(2e6, 4e12))
+    ax.set(xscale="log", yscale="log", xlim=(8e7, 1.5e12), ylim=(2e6, 1.5e13))
     ax.set_xticks([1e8, 1e9, 1e10, 1e11, 1e12], ["0.1B", "1B", "10B", "100B", "1T"])
     ax.set_yticks([2**20 * 10, 2**30 / 10, 2**30, 2**30 * 10, 2**30 * 100, 2**40], ["10 MiB", "0.1 GiB", "1 GiB", "10 GiB", "100 GiB", "1 TiB"])  # fmt: skip
     ax.minorticks_off()
