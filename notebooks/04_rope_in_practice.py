@@ -431,8 +431,9 @@ for i in (0, 4, 5, 6):
     print(f"Gemma-3-1B layer {i}: base {attention.rope.base:>9,.0f}, window {attention.window}")
 
 # %% [markdown]
-# A NoPE layer knows order only from the causal mask and from what earlier layers wrote into the stream. A layout test on such a layer passes whatever the layout. Llama 4 Scout
-# has the same rhythm, which its config.json does not spell out: its class adds `no_rope_layers` with every fourth entry 0.
+# A NoPE layer knows order only from the causal mask and from what earlier layers wrote into the stream. A layout test on such a layer passes whatever the layout.
+# Why leave positions out? To reach longer texts than those of training: Kazemnejad et al. report it of small decoders (arXiv 2305.19466); nothing here tests it.
+# Llama 4 Scout has SmolLM3's rhythm, which its config.json does not spell out: its class adds `no_rope_layers` with every fourth entry 0.
 #
 # ### Where did `rope_theta` go?
 #

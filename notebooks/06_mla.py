@@ -46,6 +46,7 @@ for kind, n_kv in (("MHA", 128), ("GQA-8", 8), ("MQA", 1)):
     size = n_kv * (192 + 128) * 61 * 2
     print(f"{kind:<8}{n_kv:>9}{size:>17,}{size * 131072 / 2**30:>13.2f}")
 check_equal("MHA at V3's shape", mha, 4_997_120)
+print(f"as MHA {mha / 2**20:.2f} MiB a token; content keys of all heads 128 x 128 = {128 * 128:,} wide")
 
 # %% [markdown]
 # Nearly 5 MB for a single token as MHA. Sharing brings it down step by step, and ends at MQA.
@@ -320,7 +321,7 @@ check_equal("61 * (512 + 64) * 2", mla, 70_272)
 print(f"{mla / 1024:.1f} KiB a token, {131072 * mla / 2**30:.2f} GiB at 131,072 tokens")
 llama = lib.kv_cache_bytes(80, 8, 128)
 check_equal("Llama-3-70B, GQA-8, for comparison", llama, 327_680)
-more = 671_026_404_352 / 70_553_706_496  # parameters of both, counted from their configs in chapter 10
+more = 671_026_404_352 / 70_553_706_496  # parameters of both, counted from their configs in chapter 08
 print(f"V3 caches {llama / mla:.2f} times less than Llama-3-70B, with {more:.1f} times the parameters")
 
 # %%
@@ -481,14 +482,15 @@ check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_
 
 # %% [markdown]
 # **The scale that follows the absorbed width.** After absorption q and k are 576 wide, and code that takes its scale from the width of what it is
-# given gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. (Megatron-LM#1501 and #1429 report scales from the wrong
-# width.) On our small layer:
+# given gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. (Megatron-LM#1501 reports a scale
+# from yet another wrong width, hidden size over heads.) The cell below tries it on our small layer.
 #
-# **The down projection sized with the wrong width.** Teaching code (junfanz1/MiniGPT-and-DeepSeek-MLA#1) gave `kv_a_proj_with_mqa`
-# $d_c + d_{nope} = 640$ outputs. The rope key is 64 wide, so it is 576:
+# **The down projection sized with the wrong width.** Teaching code (junfanz1/MiniGPT-and-DeepSeek-MLA-Multi-Head-Latent-Attention#1) gave `kv_a_proj_with_mqa`
+# $d_c + d_{nope} = 640$ outputs. The rope key is 64 wide, so it is 576.
 #
 # **The factor that a YaRN model needs on top.** DeepSeek-V3's config has `rope_scaling` of type `yarn` with `factor` 40, `mscale` 1.0 and `mscale_all_dim` 1.0. The ratio of the two scales
 # cos and sin (here 1), and `mscale_all_dim` acts a second time, squared, on the softmax scale.
+# (Megatron-LM#1429: `mscale` was taken for it.)
 
 # %%
 key = ways["absorbed"].latent[:, None]  # [1, 1, 24, c + r]
