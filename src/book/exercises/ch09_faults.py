@@ -227,7 +227,7 @@ class Faults(Exercise):
         if answer is None or answer is ...:
             return self.not_attempted()
         if isinstance(answer, types.FunctionType) and answer.__name__.endswith("_solution"):
-            answer = answer()  # as with every value: the book's own solution comes as a function that returns it
+            answer = answer()  # the book's own solution comes as a function that returns the value
         if not isinstance(answer, dict) or set(answer) != set(CASES):
             return self._wrong(
                 f"expected my_block, a dict with the keys {brief(list(CASES))}, got {brief(answer)}"
