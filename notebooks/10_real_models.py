@@ -15,6 +15,7 @@
 
 # %%
 import json
+import textwrap
 
 import matplotlib.pyplot as plt
 import torch
@@ -188,7 +189,7 @@ step = lib.decode_bytes(cfg, 46, bytes_per_weight=4, bytes_per_element=4)
 predict(my_guess, round(step / 1e6), "MB (10^6 bytes) a step")
 bench = load_bench("decode")
 p = bench["provenance"]
-print(f"{p['date']}, {p['cpu']}, {p['threads']} thread, torch {p['torch']}, transformers {p['transformers']}; {p['command']}")
+print(f"{p['date']}, {p['cpu']}, {p['threads']} thread, torch {p['torch']}, transformers {p['transformers']}")
 ms = {(row["dtype"], row["batch"], row["variant"]): row.get("ms_per_step") for row in bench["rows"]}
 for dtype, batch in (("float32", 1), ("float32", 8), ("bfloat16", 1)):
     book, bare, other = (ms[dtype, batch, variant] for variant in ("book", "weights", "transformers"))
@@ -389,7 +390,8 @@ for name in ("qwen2.5-7b", "glm-4.5", "gpt-oss-20b", "command-r-v01"):
 check_equal("Command-R ties a matrix of, parameters", 256_000 * 8192, 2_097_152_000)
 
 # %% [markdown]
-# Qwen2.5's biases are in no field: `model_type` qwen2 implies them. Command-R (35 billion) ties by the default of its class, where a reader who finds no field says "not tied" and counts two billion parameters too many.
+# Qwen2.5's biases are in no field: `model_type` qwen2 implies them. Command-R (35 billion) ties by the default of its class, where a reader who finds no field says "not tied" and counts two billion parameters
+# too many. (The files of Command-R and GLM-4.5 were put together from cited fields; `src/book/data/README.md` says which others were.)
 #
 # | said of today's models | the field that shows it |
 # |---|---|
@@ -429,7 +431,7 @@ check("10.elements", elements_solution)
 
 # %%
 for letter in "ABC":
-    print(letter, json.dumps(mystery(letter)))
+    print(textwrap.fill(f"{letter} {json.dumps(mystery(letter))}", 100, break_on_hyphens=False))
 
 # %% tags=["exercise"]
 my_traps = {"A": None, "B": None, "C": None}

@@ -92,7 +92,7 @@ def mystery(letter):
 
 traps = Exercise(
     id="10.traps",
-    title="Three mystery configs: where is the trap?",
+    title="The traps of three mystery configs",
     kind="predict",
     reference=lambda: {"A": "names", "B": "layers", "C": "width"},
     mistakes=[
