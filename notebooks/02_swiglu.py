@@ -268,7 +268,7 @@ by_hand = (torch.nn.functional.silu(z) * (lib.rms_norm(rows, norm, eps=1e-5) @ u
 check_close("SmolLM2's own layer, by hand and by lib", out, by_hand, 1e-4)
 
 # %% [markdown]
-# **Why is this better than a GELU?** Nobody has derived it. Shazeer's paper reports lower loss for the gated variants at equal parameters and FLOPs, and in
+# **Why is this better than a GELU?** Nobody has derived it. Shazeer's paper reports lower loss for the gated variants at equal parameters and FLOPs, lowest with GELU or Swish (silu) as the gate (table 1), and in
 # its conclusions offers no explanation but divine benevolence (arXiv 2002.05202, section 4). Chapter 09 trains both.
 #
 # ## 5 · Conventions

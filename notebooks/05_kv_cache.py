@@ -585,7 +585,7 @@ check("05.mask", mask_solution)
 #
 # | field | what it does to the cache |
 # |---|---|
-# | `num_key_value_heads` | $n_{kv}$. Llama 3 has 8 at 8B, 70B and 405B, gpt-oss 8 of 64, Qwen3-235B-A22B 4 of 64. Absent: MHA |
+# | `num_key_value_heads` | $n_{kv}$. Llama 3 has 8 at 8B, 70B and 405B, gpt-oss 8 of 64, Qwen3-235B-A22B 4 of 64, Gemma-3-1B 1 of 4 (MQA). Absent: MHA |
 # | `head_dim` | wins over `hidden_size / num_attention_heads`; null or absent: that quotient |
 # | `sliding_window`, `layer_types` | caps some layers. Qwen3-0.6B has `use_sliding_window: false`: no cap |
 # | `kv_lora_rank`, `qk_rope_head_dim` | MLA: these two count, and `num_key_value_heads` says nothing (chapter 06) |
