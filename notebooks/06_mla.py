@@ -437,7 +437,7 @@ check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[
 # *In words: left, the FLOPs in which the forms differ: expanding costs the same for any number of queries, absorbing grows with them, and the
 # lines cross. Right, whole calls by the clock, everything included.*
 #
-# transformers caches the latent too, and makes all keys and values again at every step. Its users save memory and no time: if MLA "does
+# transformers (the version printed above) caches the latent too, and makes all keys and values again at every step. Its users save memory and no time: if MLA "does
 # nothing" in your library, look for the line that applies `kv_b_proj` to the whole cache.
 #
 # ## 9 · In a real layer
