@@ -300,7 +300,7 @@ def wired_say(t):
     )
     return (
         f"{t['kind']}: {t['bytes_per_token']:,} B a token, {t['cache_share']:.3g} % of MHA's {t['mha_bytes_per_token']:,}; "
-        f"{t['gib']:.3g} GiB at {t['context']:,} tokens. Scores cost as many FLOPs as before.{wrong}"
+        f"{binary_size(t['gib'] * 2**30)} at {t['context']:,} tokens. Scores cost as many FLOPs as before.{wrong}"
     )
 
 

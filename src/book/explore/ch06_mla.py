@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.patches import FancyBboxPatch
 
 from book.explore import Explorer, Fact, Stops
-from book.figures import COLORS, thousands
+from book.figures import COLORS, binary_size, thousands
 
 # A round, made-up accelerator: the lesson is the shape of the roof, not a product.
 PEAK = 1000e12  # FLOP/s
@@ -79,7 +79,7 @@ def say(t):
     limit = "bandwidth" if t["rate"]["MLA"] < PEAK else "FLOPs"
     return (
         f"MLA keeps {t['elements']['MLA']:,} numbers a token and layer, MHA {t['elements']['MHA']:,}: {t['ratio']:.1f} times as many. "
-        f"At {t['context']:,} tokens MLA's cache is {t['gib']['MLA']:.3g} GiB; decoding it does {t['intensity']['MLA']:.0f} FLOP a byte "
+        f"At {t['context']:,} tokens MLA's cache is {binary_size(t['gib']['MLA'] * 2**30)}; decoding it does {t['intensity']['MLA']:.0f} FLOP a byte "
         f"and is bound by {limit} here."
     )
 
