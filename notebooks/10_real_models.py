@@ -67,7 +67,7 @@ check_equal("logits", list(target.shape), [1, 37, 49152])
 # %% [markdown]
 # ## 2 · The file
 #
-# SmolLM2-135M-Instruct comes as one GGUF file: a table of metadata, then tensors, most of them in about four or eight bits a number. `lib.open_gguf` reads single tensors and turns
+# SmolLM2-135M-Instruct comes as one GGUF file: a table of metadata, then tensors, most of them in a few bits a number (the cell says which kinds). `lib.open_gguf` reads single tensors and turns
 # them into float32.
 #
 # Every metadata field has its name in this book's vocabulary, so the configuration is one call. It is enough to build the model, here on PyTorch's `meta` device, where tensors have
@@ -76,6 +76,8 @@ check_equal("logits", list(target.shape), [1, 37, 49152])
 # The file has 98,362,432 bytes and the model 134,515,008 parameters. **Predict** the bits per parameter.
 
 # %%
+from book.fetch_model import LICENCE, PACKAGE, VERSION
+
 my_guess = None
 file = lib.open_gguf(lib.find_model("gguf"))
 predict(my_guess, round(98_362_432 * 8 / 134_515_008, 2), "bits")
@@ -88,6 +90,8 @@ cfg = lib.llama_style(
 )
 model = LlamaStyleLM.from_config(cfg, device="meta")
 check_equal("parameters", lib.parameters(cfg).total, 134_515_008)
+kinds = ", ".join(sorted({file.kind(name) for name in file}))
+print(f"{PACKAGE} {VERSION}, {LICENCE}: {lib.find_model('gguf').stat().st_size / 1e6:.0f} MB in {kinds}")
 
 # %% [markdown]
 # ## 3 · Names
