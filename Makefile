@@ -6,7 +6,7 @@ LAB_ARGS ?=
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model lab test test-browser notebooks corpus experiments bench-mla bench-sliders bench-class site slides \
+.PHONY: help setup model lab test test-browser notebooks corpus experiments bench-mla bench-decode bench-sliders bench-class site slides \
 	student solutions hub gpu
 
 help: ## this list
@@ -39,6 +39,9 @@ experiments: model ## train what chapters 07 and 09 plot (up to an hour; resumes
 
 bench-mla: setup ## time MLA's decode paths at DeepSeek-V3's size into tests/bench/results/mla.json
 	@$(PY) tests/bench/mla.py
+
+bench-decode: model ## time decoding beside transformers on the same weights into tests/bench/results/decode.json
+	@$(PY) tests/bench/decode.py
 
 bench-sliders: model ## time the sliders in a real browser
 	@$(PY) tests/bench/sliders.py
