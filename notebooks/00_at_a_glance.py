@@ -53,8 +53,8 @@ _ = torch.set_grad_enabled(False)
 # **How this book works.** Before a result is shown, you write down what you expect: replace `None` by your number, then run. `predict` tells you how
 # far off you were, and never minds. Being wrong on paper first is what makes the answer stick.
 #
-# The modern feed-forward has three matrices where the old one has two, and its attention has 2 KV heads instead of 8. **Predict** the modern
-# model's parameters. The old one's are given away by the first line.
+# Today's feed-forward has three matrices of width 688 where the old one has two of width 1,024. 2 heads of keys and values (**KV heads**) serve its 8
+# query heads. It has no table of 1,024 positions, and its head is a matrix of its own. **Predict** its parameters; the first line gives you the old model's.
 
 # %%
 old, new = GPT2LM(V=1000), LlamaStyleLM(V=1000)
@@ -93,7 +93,7 @@ for a, b in zip(left, right, strict=True):
     print(f"{a:<36}{b}".rstrip())
 
 # %% [markdown]
-# Read it slowly, it is the whole story. No `bias` on the right. `wk` and `wv` have 64 rows instead of 256. There are `q_norm` and `k_norm`, 32 numbers each.
+# Read it slowly, it is the whole story. No `bias` on the right. `wk` and `wv` have 64 rows instead of 256: 2 KV heads of 32, each for four query heads. There are `q_norm` and `k_norm`, 32 numbers each.
 # The feed-forward has a third matrix and is narrower: 688, not 1,024.
 #
 # ## 2 · The picture
@@ -122,6 +122,10 @@ print(rows)
 # does not run it. Chapter 10 counts it, so that you can read such configs too.
 #
 # ## 3 · Six changes, and what each buys
+#
+# A few words first. While it writes, a model keeps the keys and values of every past token: the **cache**. **MHA** has a KV head for each query head, as in 2019; **GQA**
+# has one for a group of them, **MQA** one for all, and **MLA** keeps one short vector instead, from which keys and values are made again. **RoPE** turns q and k by an
+# angle that grows with the position.
 #
 # | | 2019 | today | computed in this book | a claim of | ch. |
 # |---|---|---|---|---|---|
@@ -181,7 +185,7 @@ for name in ("llama-2-7b", "llama-3-8b"):
 #
 # Seven choices, a size, a context. The bars always compare **your** block with the 2019 block of the same size.
 #
-# Try: `SwiGLU, 4 d kept` (the most common mistake of chapter 02). `MLA` at 131,072 tokens: what does it pay for its small cache? `learned table` against `RoPE` in the
+# Try: `SwiGLU, 4 d kept`: what does the third matrix cost then? `MLA` at 131,072 tokens: what does it pay for its small cache? `learned table` against `RoPE` in the
 # tiny size while the context grows. (MLA is sized as DeepSeek-V2 sizes it: $d_c = 4 d_h$ and $d_R = d_h / 2$.)
 
 # %%
@@ -206,7 +210,8 @@ check_equal("its weights in this shape, GB", round(2 * parameters(read_config(co
 # %%
 my_guess = {"Llama-3-8B": None, "DeepSeek-V3": None}
 ratio = {"Llama-3-8B": 32 / 8, "DeepSeek-V3": 128 * (128 + 128) / (512 + 64)}
-predict(None, {name: round(value, 1) for name, value in ratio.items()})
+for name, value in ratio.items():
+    predict(my_guess[name], round(value, 1), f"times, {name}")
 exact = 128 * (192 + 128) / (512 + 64)  # V3's own keys are 128 + 64 wide
 print(f"DeepSeek-V3 against itself without compression: {exact:.1f} times")
 check_close("4 to 60, and 71", [*ratio.values(), exact], [4, 56.9, 71.1], 0.05)
@@ -216,7 +221,7 @@ check_close("4 to 60, and 71", [*ratio.values(), exact], [4, 56.9, 71.1], 0.05)
 #
 # ### A table ends, a rotation does not
 #
-# The 2019 block looks positions up in a learned table. Give each model one token more than the 1,024 it was built for, then build both anew for 4,096 and load
+# The 2019 block looks positions up in a learned table. Give the old model one token more than the 1,024 it was built for. Then build both anew for 4,096 and load
 # the old weights. **Predict** which of the two takes them.
 
 # %%
@@ -246,7 +251,7 @@ check_shape("logits for 2,000 tokens", longer(idx.repeat(1, 125)), [2, 2000, 100
 # ## 4 · The same six questions, asked of real models
 #
 # Every model on a hub has a config.json. `lib.read_config` reads it; here are its six answers for eight models. (The files come with the book,
-# unchanged.)
+# unchanged.) `GQA 4:1` means four query heads to a KV head. In a *window* a layer sees only the last tokens, and *of latents* means MLA's short vectors.
 
 # %%
 models = ("gpt2", "llama-2-7b", "llama-3-8b", "olmo-2-7b", "qwen3-0.6b", "gemma-3-1b", "gpt-oss-20b", "deepseek-v3")
@@ -415,7 +420,7 @@ check("00.claims", claims_solution)
 # ## What you can do now
 #
 # You **named** six changes and saw where each stands; **counted** both blocks and found that one change alone shrinks the cache; **told** computed
-# figures from claims; **read** six answers out of eight config files; and **used** every tool of the book. Proved here: the seed block's 3,283,456
+# figures from claims; **read** six answers out of eight config files; and **used** every tool of the book. Proved here: the modern model's 3,283,456
 # parameters and [2, 16, 1000] logits, GPT-2's count, and a real model answering through the same class.
 #
 # **Where to go.** In order, 01 to 10; each chapter takes one box of the picture apart. In a hurry: 04 if a port talks nonsense, 05 and 06 if memory is short, 10 if there is a config.json to

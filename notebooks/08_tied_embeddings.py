@@ -40,7 +40,7 @@ style()
 # Job one: the embedding $E \in \mathbb{R}^{V \times d}$ has a row for each token, and the model starts with row number `id`. Job two: the head
 # $W_U \in \mathbb{R}^{d \times V}$ compares the last vector with one direction per token. Tying (Press & Wolf 2016, arXiv 1608.05859) sets $W_U = E^\top$:
 #
-# $$x = E[\mathrm{id}], \qquad \mathrm{logits} = E\, h .$$
+# $$x = E[\mathrm{id}], \qquad \mathrm{logits} = E\, x_{\mathrm{last}} .$$
 #
 # Qwen3-0.6B has $V = 151{,}936$, $d = 1024$ and `tie_word_embeddings: true`. **Write down** how many parameters tying saves it, and which share of the
 # model that one matrix is.
@@ -154,7 +154,7 @@ for row in models:
     print(f"{row['name']:<15} {row['total']:>15,}  V d {row['share']:6.1%}  tie_word_embeddings: {flag}")
 
 # %% [markdown]
-# *In words: twelve models, one bar each. Violet is the embedding, blue a second matrix for the head. The small models at the top have a quarter to a third in
+# *In words: twelve models, one bar each. Violet is the embedding, blue a second matrix for the head. The small models at the top have a fifth to a third in
 # the one violet piece; in the 70B and in DeepSeek-V3 both pieces are slivers.*
 #
 # Small models tie and large ones mostly do not: the saving is small there, and two matrices leave the model freer. That is a tendency, not a law.

@@ -102,7 +102,7 @@ print(*weights_of(seed_model)["blocks"][0])
 my_guess = None
 total = sum(p.numel() for p in seed_model.parameters())
 predict(my_guess, total, "parameters")
-check_equal("the model of the source chapter", total, 3_283_456)
+check_equal("as in chapter 00", total, 3_283_456)
 logits = seed_model(torch.randint(0, 1000, (2, 16), generator=torch.Generator().manual_seed(0)))
 check_shape("logits", logits, [2, 16, 1000])
 by_part = {}
@@ -233,14 +233,15 @@ check_equal("rotation, mask, gate", shows, ["q 0", "weights 0", "ffn 0"])
 # %% [markdown]
 # *In words: a row a fault, a column a stage, pale where nothing differs. Each row is pale up to one stage and dark from there to the end; the eps row has a middle colour, but for two pale cells at q 0 and weights 0.*
 #
-# Three lessons. The first stage that differs **names the part**. The size of the difference tells as well: a part that is wrong is wrong by its own size, an eps by less than a thousandth of that (and in q 0 not at all: QK-norm
+# Three lessons. The first stage that differs **names the part**. The size of the difference tells as well: a part that is wrong is wrong by its own size, an eps by less than a thousandth of that (and in q 0 hardly at all: QK-norm
 # divides it out again). And four of these faults are right on the
 # first token: it attends to one key, whose weight is 1 whatever the score. A port that is tested on one token passes with any of them.
 #
 # ## 6 · Where the norm stands
 #
-# Pre-norm lets the stream grow: every part adds to it and nobody takes away. Post-norm, the wiring of 2017, normalises the sum itself after every part. A toy shows what this does with depth: a stream of size 1,
-# and parts that are random matrices, so that each adds something new of size 1. **Predict**: after 12 layers (24 parts) of post-norm, which share of the stream is still the embedding?
+# Pre-norm lets the stream grow: every part adds to it and nothing divides it. Post-norm, the wiring of 2017, normalises the sum itself after every part. A toy shows what this does with depth: a stream of size 1,
+# and parts that are random matrices, so that each adds something new of size 1. **Predict**: after 12 layers (24 parts) of post-norm, which share of the stream (of its squared size) is
+# still the embedding?
 
 # %%
 my_guess = None
@@ -263,9 +264,9 @@ check_close("before: sqrt(1 + 24)", sizes["before (today)"], 5, 0.3)
 check_close("after: always 1", sizes["after (2017)"], 1, 1e-9)
 
 # %% [markdown]
-# *In words: with the norm before, a flat line: every layer wrote the same share. With the norm after, or none, a straight climb over eight powers of ten: the last layers wrote nearly all.*
+# *In words: with the norm before, a flat line: every layer wrote the same share. With the norm after, or none, a straight climb over seven powers of ten: the last layers wrote nearly all.*
 #
-# With pre-norm there is an untouched road from the embedding to the head, and gradients travel it the other way. (Post-norm models can be trained; they need a warm-up and care. And a third place exists: OLMo 2
+# With pre-norm there is an untouched road from the embedding to the head, and gradients travel it the other way. (Post-norm models can be trained: that of 2017 was, its learning rate warmed up over 4,000 steps, section 5.3 of its paper. And a third place exists: OLMo 2
 # normalises what a part **adds**, before the addition.)
 #
 # ## 7 · A real model through our lines
@@ -306,8 +307,8 @@ check_equal("the last token's stream grew more than tenfold", bool(stream[-1, -1
 # %% [markdown]
 # *In words: both lines rise on a logarithmic axis; the last token's from 0.1 to above 20, the first token's far beyond it in the middle layers.*
 #
-# The stream grows two hundredfold, as pre-norm allows, and the last norm brings it back to size 1 before the head. The first token's jumps in the twelfth block, stays as it is, and falls at the end: the model has marked the token
-# that heads look at when they look away (chapter 07).
+# The stream grows two hundredfold, as pre-norm allows, and the last norm brings it back to size 1 before the head. The first token's jumps in the twelfth block, stays as it is, and falls at the end: it is the token
+# at which chapter 07 found a head looking whatever the query.
 #
 # ## 8 · Trained side by side
 #
@@ -383,7 +384,7 @@ plt.show()
 # %% [markdown]
 # *In words: one bar a change, to the right what is lost without the upgrade. Learned positions stick out; all others lie within a tenth of a bit of zero.*
 #
-# - **RoPE** carries the result: with learned positions the modern block loses as much as the whole difference to the block of 2019. A table has to learn each of its rows; these runs are short.
+# - **RoPE** carries the result: with learned positions the modern block loses as much as the whole difference to the block of 2019. A likely reason: a table has to learn each of its rows, and these runs are short.
 # - **SwiGLU** and **QK-norm** help in every seed, by hundredths.
 # - **RMSNorm** and **2 KV heads** make no difference that three seeds would show. That is what they promise: less work and a smaller cache at the same quality.
 # - **Without biases** the block is slightly *worse* here, and so it is with a **head of its own**: tied, the saved parameters go into a wider feed-forward layer. At a vocabulary of 256 and this size, nothing speaks for the modern choice.
@@ -550,7 +551,7 @@ def heads(x, w, cos, sin):
     return norm(q, w["q_norm"]), norm(k, w["k_norm"]), v
 
 # %% [markdown]
-# And the block. Run all three cells after each change.
+# And the block. Run all three cells after each change. (They take over names of sections 1 and 3, such as `block`: to run an earlier section again, start at the top.)
 
 # %% tags=["exercise"]
 def block(x, w, cos, sin, past=None):  # past: the keys and values of earlier tokens

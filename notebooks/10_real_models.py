@@ -7,7 +7,7 @@
 # After this chapter you will be able to
 # - **port** a checkpoint: names, layouts, ties, and the test that shows it is right;
 # - **read** a config.json aloud: which block, how many parameters, how large a cache;
-# - **catch** what the usual cache formula misses, in 26 of 53 published models;
+# - **catch** what the usual cache formula misses, and in how many of 53 published models;
 # - **bound** the speed of decoding from bytes alone;
 # - **correct** published numbers.
 #
@@ -68,7 +68,7 @@ check_equal("logits", list(target.shape), [1, 37, 49152])
 # ## 2 · The file
 #
 # SmolLM2-135M-Instruct comes as one GGUF file: a table of metadata, then tensors, most of them in a few bits a number (the cell says which kinds). `lib.open_gguf` reads single tensors and turns
-# them into float32.
+# them into float32. (The safetensors file of the other chapters was written from this one.)
 #
 # Every metadata field has its name in this book's vocabulary, so the configuration is one call. It is enough to build the model, here on PyTorch's `meta` device, where tensors have
 # shapes and no numbers.
@@ -94,6 +94,8 @@ kinds = ", ".join(sorted({file.kind(name) for name in file}))
 print(f"{PACKAGE} {VERSION}, {LICENCE}: {lib.find_model('gguf').stat().st_size / 1e6:.0f} MB in {kinds}")
 
 # %% [markdown]
+# In `Q4_1`, 32 numbers share a scale and an offset and have 4 bits each, 5 with their part of these two; in `Q8_0` it is 8.5. The average is 5.85.
+#
 # ## 3 · Names
 #
 # Porting is mostly dictionary work: nine names in each of thirty layers, and two outside.
@@ -160,7 +162,7 @@ print(answer(model, prompt, 10))
 #
 # ## 6 · The same weights in the wrong layout
 #
-# Now put the raw rows of q and k back, as if the second step had been forgotten. Every shape fits, nothing is missing, no line of code complains. **Write down** what you expect:
+# Now put the raw rows of q and k back, as if the second step had been forgotten. Every shape fits, and nothing is missing. **Write down** what you expect:
 # an error, noise, or sentences?
 
 # %%
@@ -314,7 +316,8 @@ rows = configs.frontier()
 my_guess = {"per token": None, "at 131,072": None}
 per_token = [row for row in rows if row.naive != row.elements]
 at_128k = [row for row in rows if row.naive_bytes(131072) != row.cache_bytes(131072)]
-predict(None, {"per token": len(per_token), "at 131,072": len(at_128k)}, f"of {len(rows)}")
+for where, found in (("per token", per_token), ("at 131,072", at_128k)):
+    predict(my_guess[where], len(found), f"of {len(rows)}, {where}")
 for row in sorted(at_128k, key=lambda row: -row.naive_bytes(131072) / row.cache_bytes(131072)):
     factor = row.naive_bytes(131072) / row.cache_bytes(131072)
     print(f"{row.name:<25}{factor:>7.3g} times  {row.kind:<28}{'windows' if row.windowed else ''}".rstrip())
@@ -432,6 +435,7 @@ check("10.elements", elements_solution)
 # %% [markdown]
 # **2. Three mystery configs.** The fields that name the family are taken out. Where would the usual formula stumble? For each: `"names"` (its fields have other names), `"layers"` (not every layer
 # keeps a cache), `"width"` (a head is not $d/h$ wide) or `"windows"`. One has two traps: give the larger.
+# (In B's pattern M is Mamba, E experts, and * attention.)
 
 # %%
 for letter in "ABC":
@@ -451,7 +455,7 @@ def traps_solution():
 check("10.traps", traps_solution)
 
 # %% [markdown]
-# **3.** And how many numbers a token does each of them cache? (In B's pattern M is Mamba, E experts, and * attention.) Which families are they? The solution says.
+# **3.** And how many numbers a token does each of them cache? Which families are they? The solution says.
 
 # %% tags=["exercise"]
 my_caches = {"A": None, "B": None, "C": None}

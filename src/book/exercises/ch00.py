@@ -62,6 +62,11 @@ block = Exercise(
             "The head is taken as d / h wide; a model may choose another width.",
             "Which argument have you not used?",
         ),
+        Mistake(
+            lambda d, h, n_kv, dh, d_ff: _parameters(d, h, n_kv, dh, d_ff) + 2 * d * d - 2 * d * h * dh,
+            "wq and wo are counted as d x d; all heads together may be wider or narrower than d.",
+            "How many rows does wq have when there are 16 heads of 128 and d is 1,024?",
+        ),
     ],
 )
 
@@ -117,6 +122,6 @@ claims = Exercise(
     mistakes=[
         Mistake("a", "Equal parameters were computed; the better loss is what the GLU paper reports.", "Which cell trained anything?"),
         Mistake("b", "Quality near MHA's is a result of the GQA paper.", "Which cell measured quality?"),
-        Mistake("d", "That is what the ViT-22B and OLMo 2 reports say; chapter 07 shows the mechanism, not their runs.", "Which cell trained anything?"),
+        Mistake("d", "That is what the ViT-22B report says; chapter 07 shows the mechanism, not their runs.", "Which cell trained anything?"),
     ],
 )  # fmt: skip

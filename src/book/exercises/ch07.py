@@ -41,8 +41,10 @@ def _scores(q, k, g_q, g_k, cos, sin, kind="rms", rope="after", scale=None):
     if rope == "before":
         q, k = apply_rope(q, cos, sin), apply_rope(k, cos, sin)
     q, k = _unit(q, g_q, kind), _unit(k, g_k, kind)
-    if rope == "after":
-        q, k = apply_rope(q, cos, sin), apply_rope(k, cos, sin)
+    if rope in ("after", "q only"):
+        q = apply_rope(q, cos, sin)
+    if rope in ("after", "k only"):
+        k = apply_rope(k, cos, sin)
     return q @ k.transpose(-1, -2) * scale
 
 
@@ -98,6 +100,16 @@ scores = Exercise(
             "What are cos and sin for?",
         ),
         Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, rope="q only"),
+            "The queries are rotated and the keys are not: a score then depends on the query's position alone.",
+            "Two tokens move on by ten positions together: do your scores stay?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, rope="k only"),
+            "The keys are rotated and the queries are not: a score then depends on the key's position alone.",
+            "Which difference of positions can such a score know?",
+        ),
+        Mistake(
             lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin).softmax(-1),
             "These are weights: the softmax is already in them.",
             "What do the rows of your result sum to?",
@@ -136,7 +148,7 @@ commute = Exercise(
         Mistake(
             "b",
             "Equal gains of q and k do not help: within each of the two the order still matters.",
-            "Take QKN-01's pair with gain [1, 2] for both: do the two orders give the same q?",
+            "Take section 4's pair [3, 4] as q and as k, both with gain [1, 2]: do the two orders give the same q?",
         ),
         Mistake(
             "d",
@@ -192,7 +204,7 @@ project = Exercise(
     cases=_project_cases,
     reference=lambda x, w_q, gain, cos, sin: _project(x, w_q, gain, cos, sin),
     given=_given,
-    hint="Compare it with fifteen lines of section 3.",
+    hint="Compare it with the six lines of section 3.",
     mistakes=[
         Mistake(
             lambda x, w_q, gain, cos, sin: _project(x, w_q, gain, cos, sin, "gain last"),

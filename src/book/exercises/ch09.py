@@ -187,11 +187,6 @@ first_token = Exercise(
     reference=lambda: set(HIDDEN),
     mistakes=[
         Mistake(
-            lambda: {"rope"},
-            "The position-0 rotation is the identity, true. But why would the first token care for any score at all?",
-            "Over how many keys does its softmax run, and what are the weights?",
-        ),
-        Mistake(
             lambda: HIDDEN | {"mask"},
             "Without a mask the first query looks at all keys, later ones too.",
             "Which keys does query 0 see when nothing is masked?",
@@ -220,6 +215,16 @@ first_token = Exercise(
             lambda: {"rope", "scale"},
             "A missing QK-norm changes q and k only, hence scores only.",
             "Does the norm of k touch v?",
+        ),
+        Mistake(
+            lambda: {"mask", "tile", "gate"},
+            "Those are the three that the first token does show.",
+            "Which ones are asked for: the faults that leave its logits right, or those that do not?",
+        ),
+        Mistake(
+            lambda: {"rope"},
+            "The position-0 rotation is the identity, true. But why would the first token care for any score at all?",
+            "Over how many keys does its softmax run, and what are the weights?",
         ),
     ],
 )
