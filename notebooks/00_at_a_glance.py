@@ -178,7 +178,8 @@ print(rows)
 for name in ("llama-2-7b", "llama-3-8b"):
     c = configs.load(name)
     ratio = c["intermediate_size"] / c["hidden_size"]
-    print(f"{name}: {c['num_key_value_heads']:>2} KV heads, intermediate_size {c['intermediate_size']:,} = {ratio:.4g} d")
+    heads = f"{c['num_key_value_heads']:>2} KV heads"
+    print(f"{name}: {heads}, intermediate_size {c['intermediate_size']:,} = {ratio:.4g} d")
 
 # %% [markdown]
 # ### Now you: put a block together
@@ -194,10 +195,12 @@ glance_explorer
 # %%
 for attention in ("MHA", "GQA", "MQA", "MLA"):
     t = glance_explorer.table(attention=attention, size="70B", context=131072)
-    print(f"{attention}: {t['new']['cache']:>9,} bytes a token, {t['new']['cache_at'] / 2**30:>5.4g} GiB for 131,072 tokens")
+    one, whole = t["new"]["cache"], t["new"]["cache_at"] / 2**30
+    print(f"{attention}: {one:>9,} bytes a token, {whole:>5.4g} GiB for 131,072 tokens")
 gqa = glance_explorer.table(size="70B", context=131072)["new"]
 check_equal("Llama-3-70B's cache for a token", gqa["cache"], 327_680)
-check_equal("its weights in this shape, GB", round(2 * parameters(read_config(configs.path("llama-3-70b"))).total / 1e9), 141)
+weights = 2 * parameters(read_config(configs.path("llama-3-70b"))).total
+check_equal("its weights in bf16, GB", round(weights / 1e9), 141)
 
 # %% [markdown]
 # Read the first line against the last check: with MHA, **one** conversation of 131,072 tokens would need more than twice the memory of all the weights.
@@ -254,7 +257,8 @@ check_shape("logits for 2,000 tokens", longer(idx.repeat(1, 125)), [2, 2000, 100
 # unchanged.) `GQA 4:1` means four query heads to a KV head. In a *window* a layer sees only the last tokens, and *of latents* means MLA's short vectors.
 
 # %%
-models = ("gpt2", "llama-2-7b", "llama-3-8b", "olmo-2-7b", "qwen3-0.6b", "gemma-3-1b", "gpt-oss-20b", "deepseek-v3")
+models = ("gpt2", "llama-2-7b", "llama-3-8b", "olmo-2-7b")
+models += ("qwen3-0.6b", "gemma-3-1b", "gpt-oss-20b", "deepseek-v3")
 answers = {name: configs.six_answers(read_config(configs.path(name))) for name in models}
 for name, a in answers.items():
     print(f"{name:<13}{a['norm']:<27}{a['feed-forward']:<22}{a['positions']}")

@@ -50,13 +50,15 @@ k = torch.randn(S, dh, generator=g, dtype=torch.float64)
 def look(q, k):
     s = q @ k.T / math.sqrt(q.shape[-1])  # [256, S]
     p = s.softmax(-1)
-    return s.abs().max().item(), torch.special.entr(p).sum(-1).mean().item(), (p * (1 - p)).sum(-1).mean().item()
+    entropy, passes = torch.special.entr(p).sum(-1).mean(), (p * (1 - p)).sum(-1).mean()
+    return s.abs().max().item(), entropy.item(), passes.item()
 
 
 grown = {gain: look(gain * q, gain * k) for gain in (1, 2, 4, 8, 16)}
 predict(my_guess, grown[16][0] / grown[1][0], "times")
 for gain, (largest, entropy, passes) in grown.items():
-    print(f"gain {gain:>2}: largest {largest:8.1f}   entropy {entropy:5.2f} nats   sum of p (1 - p) {passes:.3f}")
+    spread = f"entropy {entropy:5.2f} nats   sum of p (1 - p) {passes:.3f}"
+    print(f"gain {gain:>2}: largest {largest:8.1f}   {spread}")
 check_close("factor of the logits", grown[16][0] / grown[1][0], 256, 1e-9)
 
 # %% [markdown]
@@ -76,7 +78,8 @@ check_close("factor of the logits", grown[16][0] / grown[1][0], 256, 1e-9)
 # %%
 held = {gain: look(rms_norm(gain * q), rms_norm(gain * k)) for gain in (1, 2, 4, 8, 16)}
 for gain, (largest, entropy, passes) in held.items():
-    print(f"gain {gain:>2}: largest {largest:8.1f}   entropy {entropy:5.2f} nats   sum of p (1 - p) {passes:.3f}")
+    spread = f"entropy {entropy:5.2f} nats   sum of p (1 - p) {passes:.3f}"
+    print(f"gain {gain:>2}: largest {largest:8.1f}   {spread}")
 check_close("nothing moved", held[16], held[1], 1e-4)
 
 # %% [markdown]
@@ -97,7 +100,8 @@ ones = torch.ones(1, dh, dtype=torch.float64)
 check_close("q = k reaches it", look(rms_norm(3 * ones, eps=0), rms_norm(700 * ones, eps=0))[0], bound, 1e-9)
 g_q, g_k = torch.randn(2, dh, generator=g, dtype=torch.float64) * 2
 limit = bound * (g_q.abs().max() * g_k.abs().max()).item()
-check_equal("random gains, a million scores", look(rms_norm(50 * q, g_q), rms_norm(50 * k, g_k))[0] <= limit, True)
+most = look(rms_norm(50 * q, g_q), rms_norm(50 * k, g_k))[0]
+check_equal("random gains, a million scores", most <= limit, True)
 longest = [rms_norm((w.abs() == w.abs().max()).double(), w, eps=0).norm().item() for w in (g_q, g_k)]
 check_close("the longest q times the longest k, over the root", longest[0] * longest[1] / bound, limit, 1e-9)
 
@@ -228,7 +232,7 @@ check_shape("gain of k: the KV heads' width", wide.k_norm.weight, [20])
 
 # %%
 h, n_kv, width = 32, 32, 128  # OLMo-2-7B: num_attention_heads, num_key_value_heads, hidden_size / heads
-shout_q, shout_k = torch.zeros(1, h * width, dtype=torch.float64), torch.zeros(1, n_kv * width, dtype=torch.float64)
+shout_q, shout_k = (torch.zeros(1, n * width, dtype=torch.float64) for n in (h, n_kv))
 shout_q[:, :width], shout_k[:, :width] = 1.0, 1.0  # head 0 only
 heads = [rms_norm(y, eps=0)[:, :width] for y in (shout_q, shout_k)]
 largest = look(*heads)[0]
@@ -273,7 +277,8 @@ for i, row in enumerate(layers):
     row["entropy"] = torch.special.entr(row["p"][:, T // 2 :]).sum(-1).mean(1)
     if i in (0, 6, 12, 16, 18, 20, 24, 29):
         decided = f"most decided head {row['entropy'].min():.2f} nats"
-        print(f"layer {i:>2}: largest logit {row['largest'].max():5.1f}   {decided}   normalised {row['normed']:.1f}")
+        logit = f"largest logit {row['largest'].max():5.1f}"
+        print(f"layer {i:>2}: {logit}   {decided}   normalised {row['normed']:.1f}")
 largest = torch.stack([row["largest"].max() for row in layers])
 check_equal("the layer with the largest", int(largest.argmax()), 18)
 check_equal("every layer above 8", bool((largest > 8).all()), True)
@@ -328,7 +333,8 @@ bits = [[run["bits_per_byte"] for run in pair] for pair in pairs]
 print(f"{'':>12}   {'largest logit':^15}   {'lowest entropy':^15}   {'bits per byte':^16}")
 print(f"{'rate':>6}{'seed':>6}" + "   {:>8}{:>7}   {:>8}{:>7}   {:>8}{:>8}".format(*("without", "with") * 3))
 for (lr, seed), t, e, b in zip(both, top, low, bits):
-    print(f"{lr:>6g}{seed:>6}   {t[0]:>8.1f}{t[1]:>7.1f}   {e[0]:>8.2f}{e[1]:>7.2f}   {b[0]:>8.3f}{b[1]:>8.3f}")
+    logits, entropies = f"{t[0]:>8.1f}{t[1]:>7.1f}", f"{e[0]:>8.2f}{e[1]:>7.2f}"
+    print(f"{lr:>6g}{seed:>6}   {logits}   {entropies}   {b[0]:>8.3f}{b[1]:>8.3f}")
 print(f"byte frequencies alone: {results['text']['unigram_bits']:.3f} bits per byte")
 check_equal("larger logits without, of 9 pairs", sum(a > b for a, b in top), 9)
 better = {rate: sum(b < a for (lr, _), (a, b) in zip(both, bits) if lr == rate) for rate in (0.01, 0.03, 0.1)}
@@ -341,7 +347,8 @@ for ax, rate in zip(axes[0], rates):
     for (lr, _), pair in zip(both, pairs):
         for run, color, dashes in zip(pair, ("old", "new"), ("--", "-")) if lr == rate else ():
             probes = [probe for probe in run["probes"] if probe[1] is not None]
-            _ = ax.plot([p[0] for p in probes], [p[1] for p in probes], color=COLORS[color], ls=dashes, lw=1.6)
+            at, logit = [p[0] for p in probes], [p[1] for p in probes]
+            _ = ax.plot(at, logit, color=COLORS[color], ls=dashes, lw=1.6)
     _ = ax.set(yscale="log", xlabel="step", title=f"rate {rate:g}")
 _ = axes[0, 0].set_ylabel("largest logit")
 plt.show()
@@ -371,15 +378,16 @@ gain = torch.linspace(0.5, 2, 8, dtype=torch.float64)
 
 
 def score(q, k, gain, layout):
-    turned = [apply_rope(rms_norm(y, gain), *rope_cache(1, 8, start=at), layout)[0] for y, at in ((q, 7), (k, 3))]
-    return (turned[0] @ turned[1]).item()
+    turn = lambda y, at: apply_rope(rms_norm(y, gain), *rope_cache(1, 8, start=at), layout)[0]
+    return (turn(q, 7) @ turn(k, 3)).item()
 
 
 moved = [permute_heads(y.T, 1, to="adjacent").T for y in pair]
 moved_gain = permute_heads(gain, 1, to="adjacent")
 print("rows of the other layout:", permute_heads(torch.arange(8), 1, to="adjacent").tolist())
 right, wrong = score(*moved, moved_gain, "adjacent"), score(*moved, gain, "adjacent")
-print(f"gain permuted too {right:.4f}, as before {score(*pair, gain, 'half'):.4f}; gain left behind {wrong:.4f}")
+before = score(*pair, gain, "half")
+print(f"gain permuted too {right:.4f}, as before {before:.4f}; gain left behind {wrong:.4f}")
 check_close("the same model", right, score(*pair, gain, "half"), 1e-9)
 check_equal("another model", abs(wrong - right) > 0.1, True)
 
@@ -398,6 +406,8 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
+# The two sizes agree by accident whenever $h = n_{kv}^2$.
+#
 # ## 9 · In practice
 #
 # Is it in the config? Mostly not: it follows from `model_type`, and `lib.read_config` knows which types have it. The last two lines below are Kimi K2's way, explained under the table.

@@ -71,7 +71,8 @@ check_equal("the difference is V d", count(untied) - count(tied), 50 * 24)
 check_equal("what lib.parameters says", parameters(tied.config).total, count(tied))
 names = ["emb.weight", "head.weight"]
 check_equal("names in the state_dict", [name in tied.state_dict() for name in names], [True, True])
-check_equal("names in named_parameters", [name in dict(tied.named_parameters()) for name in names], [True, False])
+listed = dict(tied.named_parameters())
+check_equal("names in named_parameters", [name in listed for name in names], [True, False])
 
 # %% [markdown]
 # `parameters()` yields a shared tensor once; a `state_dict` lists both names. Remember this for section 6.
@@ -282,7 +283,8 @@ def load(tie):
 
 
 again = load(tie=True)
-check_equal("tied: one storage after loading", again.head.weight.data_ptr() == again.emb.weight.data_ptr(), True)
+one = again.head.weight.data_ptr() == again.emb.weight.data_ptr()
+check_equal("tied: one storage after loading", one, True)
 check_close("and the same logits", again(ids), plain(ids), 1e-5)
 try:
     load(tie=False)
@@ -389,7 +391,8 @@ for name, cfg in cases.items():
     print(f"{name:<13}{total:>15,}{total + cfg.V * cfg.d:>16,}  {cfg.V * cfg.d / total:+.0%}")
 right = [parameters(cfg).total for cfg in cases.values()]
 check_equal("right", right, [15_191_712, 41_689_600, 109_529_856, 124_439_808, 1_235_814_400])
-print(f"Qwen3-4B (V = 151,936, d = 2,560): 4,411,424,256 counted twice, right: {4_411_424_256 - 151_936 * 2560:,}")
+once = 4_411_424_256 - 151_936 * 2560
+print(f"Qwen3-4B (V = 151,936, d = 2,560): 4,411,424,256 counted twice, right: {once:,}")
 
 # %% [markdown]
 # ## Exercises

@@ -127,7 +127,8 @@ config = lib.llama_style(97, d=48, n_layers=3, n_heads=6, n_kv_heads=2, d_ff=70,
 model = LlamaStyleLM.from_config(config).double()
 g = torch.Generator().manual_seed(2)
 for p in model.parameters():
-    p.copy_(torch.randn(p.shape, generator=g, dtype=torch.float64) * (p.shape[-1] ** -0.5 if p.dim() > 1 else 1))
+    size = p.shape[-1] ** -0.5 if p.dim() > 1 else 1
+    p.copy_(torch.randn(p.shape, generator=g, dtype=torch.float64) * size)
 w = weights_of(model)
 idx = torch.randint(0, 97, (2, 20), generator=g)
 whole = logits_of(idx, w)
@@ -136,7 +137,8 @@ past, cache = [[] for _ in w["blocks"]], model.new_cache(2, 64)
 pieces = idx.split([9, 3, *[1] * 8], dim=1)
 steps = torch.cat([logits_of(piece, w, past) for piece in pieces], dim=1)
 check_close("prefill, chunk, steps = at once", steps, whole, 1e-9)
-check_close("lib through its cache", torch.cat([model(piece, cache=cache) for piece in pieces], dim=1), whole, 1e-9)
+theirs = torch.cat([model(piece, cache=cache) for piece in pieces], dim=1)
+check_close("lib through its cache", theirs, whole, 1e-9)
 check_shape("what a layer keeps", past[0][0], [2, 2, 20, 10])
 
 # %% [markdown]
@@ -257,7 +259,8 @@ _ = axes[0].set_ylabel("share of the final stream")
 _ = axes[1].set_xlabel("layer that wrote it (0 = embedding)")
 plt.show()
 for place, final, *wrote in rows:
-    shares = "   ".join(f"{who} {share:7.1g}" for who, share in zip(("embedding", "first layer", "last"), wrote))
+    who = ("embedding", "first layer", "last")
+    shares = "   ".join(f"{name} {share:7.1g}" for name, share in zip(who, wrote))
     print(f"{place:<15} ends at {final:7.1f}   {shares}")
 sizes = {place: final for place, final, *_ in rows}
 check_close("before: sqrt(1 + 24)", sizes["before (today)"], 5, 0.3)
@@ -322,17 +325,21 @@ training, second = load_results("training"), load_results("second_rate")
 bits = lambda results, v: [r["bits_per_byte"] for r in results["runs"] if r["variant"] == v]
 for results in (training, second):
     was, new = bits(results, "2019"), bits(results, "modern")
-    print(f"peak learning rate {results['settings']['rates'][0]:g}, bits per byte of held-out text, a seed each:")
+    rate = results["settings"]["rates"][0]
+    print(f"peak learning rate {rate:g}, bits per byte of held-out text, a seed each:")
     for v, values in (("2019", was), ("modern", new)):
-        print(f"  {TITLES[v]:<13} {'  '.join(f'{b:.3f}' for b in values)}   spread {max(values) - min(values):.3f}")
+        seeds = "  ".join(f"{b:.3f}" for b in values)
+        print(f"  {TITLES[v]:<13} {seeds}   spread {max(values) - min(values):.3f}")
     by = [a - b for a, b in zip(was, new)]
-    print(f"  modern lower in {sum(gap > 0 for gap in by)} of {len(by)}, by {sum(by) / len(by):.3f} on average")
+    lower = sum(b > 0 for b in by)
+    print(f"  modern lower in {lower} of {len(by)}, by {sum(by) / len(by):.3f} on average")
 predict(my_guess, "modern" if sum(bits(training, "modern")) < sum(bits(training, "2019")) else "2019")
 print(f"byte frequencies alone: {training['text']['unigram_bits']:.3f}")
 sizes = {r["variant"]: r["parameters"] for r in training["runs"]}
 print(f"parameters: {sizes['2019']:,} and {sizes['modern']:,}")
 check_equal("within 1 %", abs(sizes["modern"] / sizes["2019"] - 1) < 0.01, True)
-check_equal("every modern run below every 2019 run", max(bits(training, "modern")) < min(bits(training, "2019")), True)
+below = max(bits(training, "modern")) < min(bits(training, "2019"))
+check_equal("every modern run below every 2019 run", below, True)
 
 # %%
 fig, ax = plt.subplots(figsize=(9, 4.4))
@@ -342,7 +349,8 @@ for v, color, dashes in (("2019", "old", "--"), ("modern", "new", "-")):
     at = range(15, 15 + smooth.shape[1])
     _ = ax.plot(at, smooth.mean(0), color=COLORS[color], ls=dashes, label=TITLES[v])
     _ = ax.fill_between(at, smooth.amin(0), smooth.amax(0), color=COLORS[color], alpha=0.25)
-    print(f"{TITLES[v]:<13} training loss, mean of the last 16 steps: {smooth[:, -1].mean():.2f} bits per byte")
+    end = smooth[:, -1].mean()
+    print(f"{TITLES[v]:<13} training loss, mean of the last 16 steps: {end:.2f} bits per byte")
 _ = ax.set(xlabel="step", ylabel="training loss, bits per byte (16 steps)", ylim=(2, 6))
 _ = ax.legend()
 plt.show()
@@ -369,7 +377,8 @@ for words, change in rows.items():
     seeds = "  ".join(f"{c:+.3f}" for c in change)
     print(f"{words:<29} {sum(change) / len(change):+.3f}   seeds {seeds}   {says}")
 worse = sorted(words for words, change in rows.items() if min(change) > 0)
-check_equal("worse in every seed", worse, ["GELU MLP for SwiGLU", "learned positions for RoPE", "without QK-norm"])
+three = ["GELU MLP for SwiGLU", "learned positions for RoPE", "without QK-norm"]
+check_equal("worse in every seed", worse, three)
 
 # %%
 fig, ax = plt.subplots(figsize=(10, 4.4))

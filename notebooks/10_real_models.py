@@ -103,7 +103,8 @@ print(f"{PACKAGE} {VERSION}, {LICENCE}: {lib.find_model('gguf').stat().st_size /
 # **Predict**: our model has 273 names, the head's included. How many tensors has the file?
 
 # %%
-INSIDE = {"attn_norm": "attn_norm", "attn_q": "attn.wq", "attn_k": "attn.wk", "attn_v": "attn.wv", "attn_output": "attn.wo"}
+INSIDE = {"attn_norm": "attn_norm", "attn_q": "attn.wq", "attn_k": "attn.wk", "attn_v": "attn.wv"}
+INSIDE |= {"attn_output": "attn.wo"}
 INSIDE |= {"ffn_norm": "ffn_norm", "ffn_gate": "ffn.w_gate", "ffn_up": "ffn.w_up", "ffn_down": "ffn.w_down"}
 OUTSIDE = {"token_embd.weight": "emb.weight", "output_norm.weight": "norm.weight"}
 
@@ -199,9 +200,11 @@ print(f"{p['date']}, {p['cpu']}, {p['threads']} thread, torch {p['torch']}, tran
 ms = {(row["dtype"], row["batch"], row["variant"]): row.get("ms_per_step") for row in bench["rows"]}
 for dtype, batch in (("float32", 1), ("float32", 8), ("bfloat16", 1)):
     book, bare, other = (ms[dtype, batch, variant] for variant in ("book", "weights", "transformers"))
-    print(f"{dtype:<9} batch {batch}: {book:6.1f} ms a step, weights alone {bare:6.1f}, transformers {other:6.1f}")
+    others = f"weights alone {bare:6.1f}, transformers {other:6.1f}"
+    print(f"{dtype:<9} batch {batch}: {book:6.1f} ms a step, {others}")
 print(f"float32, batch 1: the weights came in at {step / ms['float32', 1, 'weights'] / 1e6:.1f} GB/s")
-check_equal("eight sequences cost less than three of one", ms["float32", 8, "book"] < 3 * ms["float32", 1, "book"], True)
+eight, one = ms["float32", 8, "book"], ms["float32", 1, "book"]
+check_equal("eight sequences cost less than three of one", eight < 3 * one, True)
 
 # %% [markdown]
 # Most of a step is the reading of weights. That is why eight sequences together do not cost eight times as much: the weights are read once for all of them. It is also why a cache
@@ -245,7 +248,8 @@ my_guess = None
 predict(my_guess, sum(layer.attention.window is None for layer in gemma.layers))
 for name, c in (("mistral-7b-v0.1", mistral), ("gemma-3-1b", gemma)):
     kept, full = lib.kv_bytes(c, 131072), lib.kv_bytes(c, 131072, capped=False)
-    print(f"{name}: {lib.format_bytes(kept)} at 131,072 tokens; {lib.format_bytes(full)} in an engine that ignores windows")
+    kept, full = lib.format_bytes(kept), lib.format_bytes(full)
+    print(f"{name}: {kept} at 131,072 tokens; {full} in an engine that ignores windows")
 check_equal("Mistral's cap, MiB", lib.kv_bytes(mistral, 131072) / 2**20, 512.0)
 
 # %% [markdown]
@@ -278,7 +282,8 @@ my_guess = None
 predict(my_guess, lib.kv_bytes_per_token(falcon), "bytes a token")
 for name, c in (("falcon-7b", falcon), ("deepseek-v3", v3)):
     ratio = lib.naive_kv_elements_per_token(c) / lib.kv_elements_per_token(c)
-    print(f"{name}: {lib.kv_bytes_per_token(c):,} bytes a token; the usual formula says {ratio:.1f} times that")
+    size = lib.kv_bytes_per_token(c)
+    print(f"{name}: {size:,} bytes a token; the usual formula says {ratio:.1f} times that")
 check_equal("Falcon", lib.kv_bytes_per_token(falcon), 2 * 32 * 1 * 64 * 2)
 check_equal("V3's parameters", lib.parameters(v3).total, 671_026_404_352)
 
@@ -374,8 +379,9 @@ print(f"Llama-2-7B, 2,048 tokens: {size:,} bytes = {size / 2**30:.3f} GiB = {siz
 
 # %%
 my_config = """
-{"model_type": "llama", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
- "num_key_value_heads": 3, "intermediate_size": 2048, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+{"model_type": "llama", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 12,
+ "num_attention_heads": 12, "num_key_value_heads": 3, "intermediate_size": 2048,
+ "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
  "rope_theta": 500000.0, "tie_word_embeddings": true}
 """
 print(page(read_config(json.loads(my_config)), tokens=4096, name="mine"))
@@ -389,7 +395,8 @@ print(page(read_config(json.loads(my_config)), tokens=4096, name="mine"))
 for name in ("qwen2.5-7b", "glm-4.5", "gpt-oss-20b", "command-r-v01"):
     raw = configs.load(name)
     c = read_config(raw)
-    stated = [f"{key} {json.dumps(raw.get(key, 'not in the file'))}" for key in ("attention_bias", "tie_word_embeddings")]
+    fields = ("attention_bias", "tie_word_embeddings")
+    stated = [f"{key} {json.dumps(raw.get(key, 'not in the file'))}" for key in fields]
     bias = "q, k, v" if c.layers[0].attention.bias else "none"
     out = " and o" if c.layers[0].attention.out_bias else ""
     print(f"{name} ({lib.format_count(lib.parameters(c).total)}): {', '.join(stated)}")
