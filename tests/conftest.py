@@ -92,8 +92,3 @@ def pytest_collection_modifyitems(config, items):
         gone = [item for item in items if not belongs_to(item.nodeid, chapter)]
         config.hook.pytest_deselected(items=gone)
         items[:] = kept
-    for (
-        item
-    ) in items:  # a file's tests stay together, in order, on one worker; independent kernels are spread
-        if not item.get_closest_marker("xdist_group") and "test_planted_faults" not in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group(item.path.name))

@@ -155,10 +155,7 @@ def printed(cell):
 
 @pytest.mark.parametrize(
     "source",
-    [
-        pytest.param(path, marks=pytest.mark.xdist_group(f"student-{path.stem}"), id=path.stem)
-        for path in SOURCES
-    ],
+    [pytest.param(path, id=path.stem) for path in SOURCES],
 )
 def test_a_students_copy_runs_to_the_end_unsolved_and_takes_the_solutions(source, tmp_path):
     nb, expected = solved_in_between(source, tmp_path)

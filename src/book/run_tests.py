@@ -39,7 +39,7 @@ def find_chromium():
 
 
 def command(chapter=None, browser=False, extra=()):
-    """The pytest call. `--dist loadgroup` keeps a file's tests, and a notebook's cells, in order on one worker."""
+    """The pytest call. `--dist loadfile` keeps a file's tests, and a notebook's cells, in order on one worker."""
     call = [sys.executable, "-m", "pytest"]
     if browser:
         return [*call, "tests/browser", *extra]
@@ -48,7 +48,7 @@ def command(chapter=None, browser=False, extra=()):
         "-n",
         "2",
         "--dist",
-        "loadgroup",
+        "loadfile",
         "--ignore=tests/browser",
         "--ignore=tests/bench",
         "tests",
