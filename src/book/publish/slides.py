@@ -8,8 +8,10 @@ solutions are left out.
 """
 
 import argparse
+import base64
 import re
 import shutil
+import struct
 import sys
 from pathlib import Path
 
@@ -28,6 +30,8 @@ REVEAL = [
     "plugin/notes/notes.js",
 ]
 LEFT_OUT = {"check", "solution"}
+ROOM = 760  # pixels of a slide that may be filled before the next cell starts another one
+SHRUNK = 900  # what still fits when the deck makes its letters a tenth smaller; what is taller shows its code first, then what it prints
 DECKS = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>The Modern Transformer Block: slides</title>
@@ -59,16 +63,47 @@ def split_headings(nb):
 def height(cell):
     """About how many of a slide's 800 pixels the cell takes, at the sizes of slides.css."""
     if cell.cell_type == "markdown":
-        lines = sum(1 + len(line) // 82 for line in re.split(r"\n\n|\n(?=[-|#>])", cell.source))
-        return 48 * lines + 40 * cell.source.count("$$") + 30 * len(re.findall(r"(?m)^#", cell.source))
+        blocks = re.split(r"\n\n|\n(?=[-|#>])", cell.source)
+        rows = sum(1 + len(block) // 82 for block in blocks)
+        formulas, titles = cell.source.count("$$"), len(re.findall(r"(?m)^#", cell.source))
+        return 40 * rows + 8 * len(blocks) + 40 * formulas + 30 * titles
     if "explorer" in cell.metadata:
         return 740  # a slide to itself
-    tall = 30 + 27 * len(cell.source.splitlines())
+    tall = 0 if cell.metadata.get("transient") else 30 + 27 * wrapped(cell.source)
     for output in cell.outputs:
         data = output.get("data", {})
         text = output.get("text", "") or data.get("text/plain", "")
-        tall += 430 if "image/png" in data else 27 * (1 + len(text.splitlines()))
+        tall += picture(data["image/png"]) if "image/png" in data else 27 * (1 + wrapped(text))
     return tall
+
+
+def picture(png):
+    """How tall a picture stands: as drawn, at most as wide as a slide and at most 430 pixels (slides.css)."""
+    head = base64.b64decode(png[:32])
+    if head[:4] != b"\x89PNG":
+        return 430
+    wide, tall = struct.unpack(">II", head[16:24])
+    return min(430, tall * min(1, 1180 / wide))
+
+
+def wrapped(text):
+    """How many lines the text takes at 104 letters a line, where the deck wraps it."""
+    return sum(1 + max(len(line) - 1, 0) // 104 for line in text.splitlines())
+
+
+def code_first(cell, used):
+    """[code, its outputs] for a code cell too tall for its slide, else [cell]: the room sees the code, guesses, and goes on."""
+    if cell.cell_type == "markdown" or "explorer" in cell.metadata or not cell.outputs:
+        return [cell]
+    asked = nbformat.from_dict(dict(cell) | {"outputs": [], "metadata": dict(cell.metadata)})
+    above = used if used + height(asked) <= ROOM else 0  # else the code itself starts a slide
+    if above + height(cell) <= SHRUNK:
+        return [cell]
+    asked.metadata["slideshow"] = nbformat.from_dict({"slide_type": "-" if above or not used else "subslide"})
+    printed = nbformat.from_dict(dict(cell) | {"id": f"{cell.id}-out", "metadata": dict(cell.metadata)})
+    printed.metadata["transient"] = nbformat.from_dict({"remove_source": True})
+    printed.metadata["slideshow"] = nbformat.from_dict({"slide_type": "subslide"})
+    return [asked, printed]
 
 
 def kind(cell, before, used, after=None):
@@ -77,30 +112,39 @@ def kind(cell, before, used, after=None):
         tags = set(cell.metadata.get("tags", []))
         if LEFT_OUT & tags or not (cell.outputs or "exercise" in tags):
             return "skip"
-        full = used + height(cell) > 760 and before is not None and before.cell_type == "code"
+        most = ROOM if before is not None and before.cell_type == "code" else SHRUNK
+        full = before is not None and used + height(cell) > most
         return "subslide" if "explorer" in cell.metadata or full else "-"
     if re.match(r"#{1,2} ", cell.source):
         return "slide"
     ends = (
         after is None or after.cell_type == "markdown"
     )  # a last word on what stands above, if there is room
-    return "-" if ends and before is not None and used + height(cell) <= 760 else "subslide"
+    return "-" if ends and before is not None and used + height(cell) <= ROOM else "subslide"
 
 
 def lay_out(nb):
     split_headings(nb)
     before, used = None, 0
-    for i, cell in enumerate(nb.cells):
+    waiting, nb.cells = nb.cells, []
+    while waiting:
+        cell = waiting.pop(0)
         show = cell.metadata.setdefault("slideshow", nbformat.from_dict({}))
-        if not show.get("slide_type"):
-            show["slide_type"] = kind(cell, before, used, next(iter(nb.cells[i + 1 :]), None))
         if "explorer" in cell.metadata:
             cell.metadata["transient"] = nbformat.from_dict(
                 {"remove_source": True}
             )  # the slider is the slide
+        after = next(iter(waiting), None)
+        if not show.get("slide_type") and kind(cell, before, used, after) != "skip":
+            cell, *rest = code_first(cell, used)
+            waiting[:0] = rest
+            show = cell.metadata.slideshow
+        if not show.get("slide_type"):
+            show["slide_type"] = kind(cell, before, used, after)
         if show["slide_type"] not in ("skip", "notes"):
             used = height(cell) + (used if show["slide_type"] in ("-", "fragment") else 0)
             before = cell
+        nb.cells.append(cell)
     nb.cells[0].metadata["slideshow"]["slide_type"] = "slide"
 
 
