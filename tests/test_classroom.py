@@ -298,6 +298,7 @@ def running(tmp_path):
     with (tmp_path / "hub.log").open("w") as log:
         extra = {"BOOK_CLASS_MAX_KERNELS": "2"}
         process = hub.start(tmp_path / "class", path.parent, port, PASSWORD, 1.0, extra=extra, log=log)
+    assert "error" not in (tmp_path / "hub.log").read_text(), "who starts a hub first reads its log"
     student = Student(f"http://127.0.0.1:{port}", "ada", PASSWORD, path.name, time.monotonic() + 120)
     try:
         student.log_in()

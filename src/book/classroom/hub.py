@@ -126,7 +126,9 @@ def start(folder, source, port, password, memory_gib=4.0, extra=None, log=None):
     )
     process.run = environment[RUN]
     try:
-        _wait_until_up(process, f"http://127.0.0.1:{port}/hub/api/")
+        # The hub itself first: a proxy asked before its hub is up prints an error for each question.
+        for asked in (hub_port, port):
+            _wait_until_up(process, f"http://127.0.0.1:{asked}/hub/api/")
     except BaseException:
         stop(process)
         raise
@@ -201,7 +203,8 @@ def main(argv=None):
         return 2
     print(
         f"\nJupyterHub is at http://127.0.0.1:{arguments.port} (this machine only)\n"
-        f"any name of a-z, 0-9 and -, password {password} (new at every start, not shown again)\n"
+        "any name of a-z, 0-9 and - that begins with a letter,\n"
+        f"password {password} (new at every start, not shown again)\n"
         f"the students' work lies in {Path(arguments.folder).resolve() / 'students'} and is never overwritten\n"
         "one OS user, no isolation: for trying it out; notebooks/classroom.md says what a real class needs\n"
         "Ctrl-C ends it\n",
