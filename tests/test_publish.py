@@ -142,6 +142,14 @@ def test_a_cell_too_tall_for_its_slide_shows_its_code_first():
     assert slides.wrapped("x" * 500) == 5, "a long line is wrapped, and counted so"
 
 
+def test_the_answer_to_a_prediction_comes_one_step_later():
+    nb = nbformat.v4.new_notebook(cells=[text("# T"), ran("predict(None, 4)", printed(1)), text("Four.")])
+    slides.lay_out(nb)
+    got = [(c.source, len(c.get("outputs", [])), c.metadata.slideshow.slide_type) for c in nb.cells[1:]]
+    ask = "predict(None, 4)"
+    assert got == [(ask, 0, "-"), (ask, 1, "fragment"), ("Four.", 0, "-")]
+
+
 def test_a_picture_counts_as_tall_as_it_will_stand():
     def png(width, height):
         held = io.BytesIO()

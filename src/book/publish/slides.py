@@ -92,17 +92,18 @@ def wrapped(text):
 
 
 def code_first(cell, used):
-    """[code, its outputs] for a code cell too tall for its slide, else [cell]: the room sees the code, guesses, and goes on."""
+    """[code, its outputs] for a cell that asks for a guess, which the room makes first, or too tall a cell; else [cell]."""
     if cell.cell_type == "markdown" or "explorer" in cell.metadata or not cell.outputs:
         return [cell]
     asked = nbformat.from_dict(dict(cell) | {"outputs": [], "metadata": dict(cell.metadata)})
     above = used if used + height(asked) <= ROOM else 0  # else the code itself starts a slide
-    if above + height(cell) <= SHRUNK:
+    fits = above + height(cell) <= SHRUNK
+    if fits and "predict(" not in cell.source:
         return [cell]
     asked.metadata["slideshow"] = nbformat.from_dict({"slide_type": "-" if above or not used else "subslide"})
     printed = nbformat.from_dict(dict(cell) | {"id": f"{cell.id}-out", "metadata": dict(cell.metadata)})
     printed.metadata["transient"] = nbformat.from_dict({"remove_source": True})
-    printed.metadata["slideshow"] = nbformat.from_dict({"slide_type": "subslide"})
+    printed.metadata["slideshow"] = nbformat.from_dict({"slide_type": "fragment" if fits else "subslide"})
     return [asked, printed]
 
 
