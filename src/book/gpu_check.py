@@ -21,6 +21,7 @@ from lib import (
     MLAttention,
     attend,
     causal_mask,
+    find_model,
     generate,
     load_model,
     load_tokenizer,
@@ -28,7 +29,6 @@ from lib import (
 )
 from lib.config import GQA, MLA, Dense, Layer, ModelConfig, Rope, Scaling, llama_style
 from lib.decoding import chat_prompt
-from lib.weights import find_model
 
 RESULT = ROOT / "tests" / "bench" / "results" / "gpu.json"
 # Largest |difference| from the float64 oracle, in units of the oracle's standard deviation.

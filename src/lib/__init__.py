@@ -22,8 +22,10 @@ _HOME = {
     "mla": "MLAttention",
     "model": "Block LlamaStyleLM",
     "gpt2": "GPT2Block GPT2LM",
-    "weights": "load_model open_gguf find_model load_tokenizer",
     "decoding": "generate chat_prompt",
+    "files.weights": "load_model open_gguf",
+    "files.real_model": "find_model",
+    "files.tokenizers": "load_tokenizer",
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_WHERE)  # noqa: PLE0605 - one list of names, above

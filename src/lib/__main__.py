@@ -12,9 +12,9 @@ def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     command, rest = (argv[0], argv[1:]) if argv else ("", [])
     if command == "describe":
-        from lib.describe import main as run
+        from lib.families.describe import main as run
     elif command == "generate":
-        from lib.decoding import main as run
+        from lib.files.generate import main as run
     else:
         asked = command in ("-h", "--help")
         print(USAGE, file=sys.stdout if asked else sys.stderr)

@@ -5,7 +5,8 @@ from torch import nn
 
 from lib.attention import GQAttention, causal_mask
 from lib.cache import ModelCache
-from lib.config import MLA, Dense, Layer, ModelConfig, Norm, llama_style
+from lib.checks import check_call, check_ids, refusals
+from lib.config import MLA, Layer, ModelConfig, Norm, llama_style
 from lib.ffn import make_ffn
 from lib.mla import MLAttention
 from lib.norms import make_norm
@@ -28,7 +29,7 @@ class Block(nn.Module):
         return block
 
     def _build(self, d, layer, norm):
-        refused = _refusals(layer)
+        refused = refusals(layer)
         if refused:
             raise ValueError(f"the block does not run {', '.join(refused)}; `lib.arithmetic` counts it")
         pre, post = layer.norms in ("pre", "sandwich"), layer.norms in ("post", "sandwich")
@@ -43,28 +44,6 @@ class Block(nn.Module):
     def forward(self, x, cos=None, sin=None, cache=None, mask=None):
         x = x + self.attn_post_norm(self.attn(self.attn_norm(x), cos, sin, cache, mask))
         return x + self.ffn_post_norm(self.ffn(self.ffn_norm(x)))
-
-
-def _refusals(layer):
-    names = [part.name for part in layer.counted]
-    if layer.attention is None:
-        names.append("a layer without attention")
-    if not isinstance(layer.ffn, Dense):
-        names.append("a mixture of experts" if layer.ffn else "a layer without feed-forward")
-    if layer.norms.startswith("parallel"):
-        names.append("parallel attention and feed-forward")
-    return names
-
-
-def check_ids(idx):
-    """Raises: ValueError unless idx holds token ids [B, T] of a type that an embedding takes."""
-    if not isinstance(idx, torch.Tensor):
-        raise ValueError(f"token ids are a {type(idx).__name__}: expected a tensor of whole numbers [B, T]")
-    if idx.dim() != 2 or idx.dtype not in (torch.int64, torch.int32) or 0 in idx.shape:
-        raise ValueError(
-            f"token ids {list(idx.shape)} of {idx.dtype}: expected whole numbers [B, T], at least one, of int64 or int32"
-            " (one prompt is [1, T])"
-        )
 
 
 class LlamaStyleLM(nn.Module):
@@ -93,7 +72,7 @@ class LlamaStyleLM(nn.Module):
         Raises: ValueError naming each feature that the block does not run (it is counted, not run).
         """
         refused = [*config.unsupported, *(part.name for part in config.counted)]
-        refused += [name for layer in config.layers for name in _refusals(layer)]
+        refused += [name for layer in config.layers for name in refusals(layer)]
         if refused:
             raise ValueError(
                 f"the block does not run {', '.join(dict.fromkeys(refused))} ({config.model_type or 'this model'})"
@@ -132,7 +111,7 @@ class LlamaStyleLM(nn.Module):
         Raises: ValueError for ids that are not [B, T] integers, a batch unlike the cache's, or more than max_len tokens.
         """
         check_ids(idx)
-        start, pad, longest = self._check(idx, cache, pad)
+        start, pad, longest = check_call(self, idx, cache, pad)
         columns = torch.arange(start, start + idx.shape[1], device=idx.device)
         x = self.emb(idx)  # [B, T, d]; no position is added: RoPE turns q and k
         if self.config.embed_scale != 1.0:
@@ -147,46 +126,6 @@ class LlamaStyleLM(nn.Module):
                 rows[layer.attention] = self._rows(layer.attention, columns, pad, longest)
             x = block(x, *rows[layer.attention], kv, masks[window])
         return self.head(self.norm(x[:, -1:] if last else x))  # [B, T, V]
-
-    def _check(self, idx, cache, pad):
-        if (
-            idx.device.type == "cpu" and not 0 <= idx.min() <= idx.max() < self.config.V
-        ):  # a GPU would have to wait
-            raise ValueError(
-                f"token ids from {idx.min()} to {idx.max()}: this vocabulary has 0 to {self.config.V - 1} (another tokenizer?)"
-            )
-        start = cache.length if cache is not None else 0
-        limit = cache.max_len if cache is not None else self.config.max_len
-        if start + idx.shape[1] > limit:
-            raise ValueError(
-                f"{idx.shape[1]} tokens after {start} need {start + idx.shape[1]} positions: max_len is {limit}"
-            )
-        if pad is not None:
-            if pad.dtype != torch.int64 or list(pad.shape) != [idx.shape[0]]:
-                raise ValueError(
-                    f"pad {list(pad.shape)} of {pad.dtype}: expected one int64 count a row, [{idx.shape[0]}]"
-                )
-            if pad.device.type == "cpu" and int(pad.min()) < 0:
-                raise ValueError(f"pad {pad.tolist()}: expected counts of at least 0")
-            if start:
-                raise ValueError(
-                    "pad came with a later call: left padding belongs to the first call of a cache"
-                )
-        if cache is not None:
-            if cache.batch != idx.shape[0]:
-                raise ValueError(
-                    f"{idx.shape[0]} rows of tokens and a cache of {cache.batch}: the batch must stay the same"
-                )
-            if len(cache.layers) != len(self.blocks):
-                raise ValueError(
-                    f"a cache of {len(cache.layers)} layers and a model of {len(self.blocks)}: another model's cache?"
-                )
-            if any(layer.length != start for layer in cache.layers):
-                raise ValueError(
-                    "an interrupted call left this cache half-written: make a new one (model.new_cache)"
-                )
-            cache.pad = pad = pad if pad is not None else cache.pad
-        return start, pad, limit if cache is not None else idx.shape[1]
 
     def _mask(self, columns, kv, window, pad):
         """None where plain causal attention, aligned to the end, is right."""

@@ -25,7 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers import __version__ as transformers_version
 
 from lib import chat_prompt, find_model, load_model, load_tokenizer
-from lib.weights import hf_name
+from lib.files.names import hf_name
 
 HERE = Path(__file__).parent
 LIB = HERE.parents[1] / "src" / "lib"

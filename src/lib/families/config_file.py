@@ -64,9 +64,9 @@ def load(source):
         )
     with path.open("rb") as file:
         if file.read(4) == b"GGUF":
-            from ..gguf_file import GGUFFile, hf_config
+            from .gguf_header import GGUFHeader, hf_config
 
-            return hf_config(GGUFFile(path))
+            return hf_config(GGUFHeader(path))
     size = path.stat().st_size
     if size > LARGEST_FILE:
         raise ValueError(

@@ -10,9 +10,9 @@ import pytest
 
 from lib import arithmetic as a
 from lib.__main__ import main
-from lib.describe import page
 from lib.families import read_config
-from lib.implied import as_json, why_naive_fails
+from lib.families.describe import page
+from lib.families.implied import as_json, why_naive_fails
 from published import CONFIGS, FACTS
 
 ASKED = [

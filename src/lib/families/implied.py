@@ -1,7 +1,7 @@
 """What a configuration implies: the facts that `describe` puts on its page, as plain values."""
 
-from . import arithmetic as a
-from .config import GQA, MLA, Dense, MoE
+from .. import arithmetic as a
+from ..config import GQA, MLA, Dense, MoE
 
 BANDWIDTH = 10**12  # bytes per second of the bandwidth bound, unless something else is asked for: 1 TB/s
 

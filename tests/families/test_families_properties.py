@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from lib import arithmetic as a
 from lib.config import ModelConfig
-from lib.describe import page
 from lib.families import read_config
+from lib.families.describe import page
+from lib.families.implied import as_json
 from lib.families.table import FAMILIES, HARMLESS
-from lib.implied import as_json
 from published import CONFIGS, FILES, raw, same
 
 # ---- what a file does not say is reported, and nothing else changes a number in silence

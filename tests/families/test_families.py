@@ -9,7 +9,7 @@ import pytest
 from lib import arithmetic as a
 from lib.config import MLA, MoE, Scaling
 from lib.families import read_config
-from lib.implied import why_naive_fails
+from lib.families.implied import why_naive_fails
 from published import CONFIGS, FACTS, FILES, edited, raw, same
 
 AT = 131072

@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from . import arithmetic as a
-from .config import MLA
-from .families import read_config
+from .. import arithmetic as a
+from ..config import MLA
+from . import read_config
 from .implied import BANDWIDTH, Facts, as_json, count_of, distinct, why_naive_fails
 
 # ---- the page

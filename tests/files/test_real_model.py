@@ -13,7 +13,7 @@ import torch
 from book import fetch_model
 from lib import chat_prompt, find_model, generate, load_model, load_tokenizer, open_gguf
 from lib.decoding import left_pad
-from lib.weights import hf_name
+from lib.files.names import hf_name
 
 real = pytest.mark.real_model
 QUESTION = "What is the capital of France?"
@@ -206,7 +206,7 @@ def test_one_matrix_of_the_file_stays_small():
 
 @real
 def test_the_command_answers_offline():
-    code = "import sys; from lib.decoding import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from lib.files.generate import main; sys.exit(main(sys.argv[1:]))"
     run = subprocess.run([sys.executable, "-c", code, QUESTION], capture_output=True, text=True, check=False)
     assert run.returncode == 0 and run.stderr == ""
     assert run.stdout == "The capital of France is Paris.\n"
@@ -281,7 +281,7 @@ def test_the_folder_is_written_whole_once_and_again_when_stale(published, models
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("lib.weights.load_model", broken)
+        patch.setattr("lib.files.weights.load_model", broken)
         assert fetch_model.main() == 130
     assert "interrupted; run it again" in capsys.readouterr().err
     assert [path.name for path in models.iterdir()] == [fetch_model.GGUF]

@@ -8,7 +8,7 @@ MODEL_NAME = "SmolLM2-135M-Instruct"
 
 def models_folder():
     """Where fetched models lie: the environment variable BOOK_MODELS, or models/ in the checkout."""
-    return Path(os.environ.get("BOOK_MODELS") or Path(__file__).resolve().parents[2] / "models")
+    return Path(os.environ.get("BOOK_MODELS") or Path(__file__).resolve().parents[3] / "models")
 
 
 def find_model(form="folder"):

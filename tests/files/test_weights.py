@@ -1,4 +1,4 @@
-"""lib.weights: files of weights from other people, and everything that can be wrong with them."""
+"""lib.files: files of weights from other people, and everything that can be wrong with them."""
 
 import json
 import struct
@@ -10,8 +10,10 @@ from safetensors.torch import load_file, save_file
 import toys
 from lib import LlamaStyleLM, load_model, load_tokenizer, open_gguf, permute_heads
 from lib.config import MLA, Layer, ModelConfig
-from lib.gguf_file import gguf_tokenizer
-from lib.weights import GGUFSource, hf_name, split_rows
+from lib.files.names import hf_name
+from lib.files.plan import split_rows
+from lib.files.tokenizers import gguf_tokenizer
+from lib.files.weights import GGUFSource
 
 V, D, H, N_KV, DH, D_FF, LAYERS = 53, 24, 6, 2, 8, 40, 3  # head_dim is not D / H
 CONFIG = {
@@ -561,7 +563,7 @@ def test_a_gguf_without_a_known_tokenizer_says_so(tmp_path):
 def test_every_family_with_a_row_in_the_table_gives_the_logits_of_transformers(tmp_path):
     """Saved by transformers, loaded here: a wrong or swapped name would show in the logits."""
     transformers = pytest.importorskip("transformers")
-    from lib.weights import MODEL_TYPES
+    from lib.files.names import MODEL_TYPES
 
     sizes = {
         "vocab_size": V,

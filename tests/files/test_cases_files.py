@@ -20,10 +20,10 @@ from lib import (
     read_config,
 )
 from lib.arithmetic import flops_per_token, naive_kv_elements_per_token
-from lib.checkpoint import Folder
 from lib.config import MoE, llama_style
+from lib.files.checkpoint import Folder
+from lib.files.plan import split_rows
 from lib.gpt2 import gpt2_style
-from lib.weights import split_rows
 
 COVERED, case = register()
 

@@ -1,7 +1,6 @@
-"""A GGUF file, read lazily: the header now, one tensor when it is asked for. Its metadata as a config and a tokenizer.
+"""The header of a GGUF file: its metadata, the tensors' names, shapes and places, and the config.json that it amounts to.
 
-GGUF stores a tensor's shape innermost first and, for the `llama` architecture, the rows of q and k in the adjacent-pair
-layout of RoPE (Meta's own). `GGUFFile` hands rows out as they are stored; `lib.weights.load_model` permutes them.
+No tensor is read here (`lib.files.gguf_file` does) and torch is not needed, so that `read_config` takes a GGUF file too.
 """
 
 import mmap
@@ -66,12 +65,11 @@ def _shortest(value):
     return value
 
 
-class GGUFFile:
-    """Names -> tensors of a GGUF file. Nothing but the header is read until a tensor is asked for.
+class GGUFHeader:
+    """What a GGUF file says of itself.
 
-    file["blk.0.attn_q.weight"]  float32, dequantised, shape [rows, columns] as in PyTorch; rows as stored (see the module)
-    file.metadata                dict of everything in the header: architecture, sizes, tokens, merges, chat template
-    file.config                  the ModelConfig that the metadata describes
+    file.metadata          dict of everything in the header: architecture, sizes, tokens, merges, chat template
+    file.shape(name)       a tensor's shape as in PyTorch, [rows, columns]; file.kind(name), file.nbytes(name): how it is stored
     Raises: FileNotFoundError; ValueError for a file that is not GGUF, truncated or corrupt.
     """
 
@@ -165,30 +163,6 @@ class GGUFFile:
         _, _, first, last = self._entry(name)
         return last - first
 
-    def __getitem__(self, name):
-        import numpy as np
-        import torch
-        from gguf import quants
-
-        shape, kind, first, last = self._entry(name)
-        stored = np.frombuffer(self._data, np.uint8, count=last - first, offset=first)
-        rows = stored.reshape(*shape[:-1], -1)
-        try:
-            values = quants.dequantize(rows, kind)
-        except NotImplementedError:
-            raise ValueError(
-                f"{self.path}: tensor {name!r} is {kind.name}, which the gguf package cannot dequantise"
-            ) from None
-        if np.shares_memory(values, stored):  # the file is read-only; a tensor is its owner's to change
-            values = values.copy()
-        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)).reshape(shape)
-
-    @property
-    def config(self):
-        from lib.families import read_config
-
-        return read_config(hf_config(self))
-
 
 # GGUF key (after "<architecture>.") -> Hugging Face field. `arch` True: in the file for every architecture below.
 _CONFIG_KEYS = {
@@ -241,36 +215,3 @@ def hf_config(file):
         if f"tokenizer.ggml.{name}_token_id" in meta:
             config[name.replace("padding", "pad") + "_token_id"] = meta[f"tokenizer.ggml.{name}_token_id"]
     return config
-
-
-_CONTROL = 3  # tokenizer.ggml.token_type of a special token
-_DIGITS_APART = ("smollm",)  # byte-level BPE with every digit a token of its own
-_PLAIN = ("gpt-2", "gpt2")
-
-
-def gguf_tokenizer(file):
-    """The tokenizer of a GGUF file, from its own vocabulary and merges (byte-level BPE). Raises: ValueError for other kinds."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-    meta = file.metadata
-    model, split = meta.get("tokenizer.ggml.model"), meta.get("tokenizer.ggml.pre")
-    if model != "gpt2" or split not in _DIGITS_APART + _PLAIN:
-        raise ValueError(
-            f"{file.path}: tokenizer {model!r} with splitting {split!r}; known here: byte-level BPE ('gpt2') split as"
-            f" {', '.join(_DIGITS_APART + _PLAIN)}. Use the model's own tokenizer.json"
-        )
-    lists = [meta.get(f"tokenizer.ggml.{name}") for name in ("tokens", "merges")]
-    if not all(isinstance(x, list) and all(isinstance(y, str) for y in x) for x in lists):
-        raise ValueError(f"{file.path}: the metadata lack the lists of tokens and merges: corrupt header")
-    tokens, merges = lists[0], [tuple(merge.split(" ", 1)) for merge in lists[1]]
-    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    if split in _DIGITS_APART:
-        byte_level = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
-    tokenizer.pre_tokenizer = byte_level
-    tokenizer.decoder = decoders.ByteLevel()
-    kinds = meta.get("tokenizer.ggml.token_type", [])
-    tokenizer.add_special_tokens(
-        [AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, kinds) if k == _CONTROL]
-    )
-    return tokenizer
