@@ -14,6 +14,7 @@ import transformers
 import parity
 from lib import GPT2LM, LlamaStyleLM, load_model, parameters
 from lib.gpt2 import gpt2_style
+from lib.lengths import Call
 
 B, T, PROMPT = 3, 41, 6
 VOCAB = parity.COMMON["vocab_size"]
@@ -150,7 +151,7 @@ def test_latent_attention_module_by_module(name, form, tolerance):
         attn, start = block.attn, 0
         for x, want in seen[i]:
             columns = torch.arange(start, start + x.shape[1])
-            cos, sin = ours._rows(attn.fields, columns, None, 11)
+            cos, sin = ours._rows(attn.fields, columns, Call(start, 11, 11, None))
             got = getattr(attn, form)(x, cos, sin, cache.layers[i])
             assert (got - want).abs().max() <= tolerance("parity", torch.float32)
             start += x.shape[1]

@@ -75,9 +75,9 @@ def test_where_the_norms_stand(place):
 def test_cached_is_uncached(kind, tolerance):
     lm, idx = toys.model(kind, torch.float64), toys.tokens(B, T)
     want = lm(idx)
-    by_length = kind in ("dynamic", "longrope")  # a cache picks its table once, from the length it declares
+    room = T if kind == "dynamic" else None  # beyond the trained length the base is the declared length's
     for chunks in CHUNKS:
-        got, cache = toys.feed(lm, idx, chunks, max_len=T if by_length else None)
+        got, cache = toys.feed(lm, idx, chunks, max_len=room)
         assert got.dtype == torch.float64 and cache.length == T
         assert (got - want).abs().max() <= tolerance("algebra", torch.float64) * max(1.0, want.abs().max())
 
@@ -96,15 +96,12 @@ def test_cached_is_uncached_within_the_dtype(kind, dtype, tolerance):
 @pytest.mark.parametrize("kind", KINDS)
 def test_left_padding_changes_nothing(kind, tolerance):
     lm, idx, pad = toys.model(kind, torch.float64), toys.tokens(B, T), torch.tensor([0, 4, 9])
-    bound = 1e-6 if kind in ("dynamic", "longrope") else tolerance("algebra", torch.float64)
-    whole = lm(idx, pad=pad)
+    bound, whole = tolerance("algebra", torch.float64), lm(idx, pad=pad)
     for chunks in ([T], [11, 1, 1, 8, 2], [2] + [1] * (T - 2)):
         got, cache = toys.feed(lm, idx, chunks, pad, T)
         assert got.isfinite().all() and torch.equal(cache.pad, pad)
         for b, skip in enumerate(pad.tolist()):
-            short = (
-                lm(idx[b : b + 1, skip:]) if kind not in ("dynamic", "longrope") else whole[b : b + 1, skip:]
-            )
+            short = lm(idx[b : b + 1, skip:])
             for logits in (got, whole):
                 assert (logits[b, skip:] - short[0]).abs().max() <= bound * max(1.0, short.abs().max())
 
@@ -157,7 +154,7 @@ def test_bf16_follows_fp32(kind, tolerance):
 def test_rope_tables_stay_float32_whatever_the_model_is():
     lm = toys.model("gqa").to(torch.bfloat16)
     lm(toys.tokens(1, T))
-    assert all(cos.dtype == torch.float32 for _, cos, _ in lm._tables.values())
+    assert all(cos.dtype == torch.float32 for cos, _ in lm._tables.values())
     assert not [name for name, _ in lm.named_buffers()]  # a buffer would be cast with the model
     long = toys.model("gqa", max_len=600)
     idx = toys.tokens(1, 600)
@@ -166,20 +163,43 @@ def test_rope_tables_stay_float32_whatever_the_model_is():
     )  # the table grew
 
 
-def test_a_scaling_by_length_keeps_its_table_for_the_whole_sequence():
-    lm, idx = toys.model("longrope", torch.float64), toys.tokens(1, T)
-    short, _ = toys.feed(lm, idx[:, :12], [5, 7], max_len=16)
-    long, _ = toys.feed(lm, idx, [5, 7, 11], max_len=T)  # crosses 16: long from its first token on
-    assert (long[:, :12] - short).abs().max() > 1e-3
-    torch.testing.assert_close(long, lm(idx), atol=1e-12, rtol=0)
-    torch.testing.assert_close(short, lm(idx[:, :12]), atol=1e-12, rtol=0)
+@pytest.mark.parametrize("kind", ["dynamic", "longrope"])
+def test_a_scaling_by_length_follows_the_text_and_never_the_room(kind, tolerance):
+    """Trained length 16: up to there any cache gives the same; a text that was announced longer has its table from the start."""
+    lm, idx = toys.model(kind, torch.float64), toys.tokens(1, T)
+    want = lm(idx[:, :16])
+    for room in (16, T, None):
+        cache = lm.new_cache(1, room)
+        got = torch.cat([lm(idx[:, :5], cache=cache), lm(idx[:, 5:16], cache=cache)], dim=1)
+        assert (got - want).abs().max() <= tolerance("algebra", torch.float64) * want.abs().max()
+    whole, _ = toys.feed(lm, idx, [5, 7, 11], max_len=T)
+    assert (whole - lm(idx)).abs().max() <= tolerance("algebra", torch.float64) * want.abs().max()
+    assert (whole[:, :16] - want).abs().max() > 1e-3 * want.abs().max()
+
+
+def test_a_text_that_outgrows_its_table_is_refused_by_a_bare_call():
+    lm, idx, pad = toys.model("longrope"), toys.tokens(B, T), torch.tensor([0, 4, 9])
+    cache = lm.new_cache(B)
+    lm(idx[:, :16], cache=cache, pad=pad)  # rows of 16, 12 and 7 tokens
+    for wide, said in ((1, "row 0 has 16 tokens .*makes it 17"), (7, "row 0 has 16 tokens .*makes it 23")):
+        with pytest.raises(ValueError, match=f"{said}: one sequence has one table.*text={16 + wide}"):
+            lm(idx[:, 16 : 16 + wide], cache=cache)
+    assert cache.length == 16  # nothing was written
+    cache = lm.new_cache(B)
+    lm(idx[:, :20], cache=cache, pad=pad)  # row 0 is long from its start, row 1 has exactly 16
+    with pytest.raises(ValueError, match="row 1 has 16 tokens"):
+        lm(idx[:, 20:], cache=cache)
+    for text in (-1, 65):
+        with pytest.raises(ValueError, match=f"text = {text}: expected how many tokens are sure to come"):
+            lm.new_cache(1, text=text)
 
 
 def test_decoding_without_a_cache_does_not_pile_up_tables():
-    lm = toys.model("dynamic")
-    for t in range(1, T):
-        lm(toys.tokens(1, t))
-    assert len(lm._tables) == 1
+    for kind, tables in (("dynamic", 0), ("gqa", 1)):
+        lm = toys.model(kind)
+        for t in range(1, T):
+            lm(toys.tokens(1, t))
+        assert len(lm._tables) == tables
 
 
 def test_embed_scale_is_applied_in_the_model_s_dtype():

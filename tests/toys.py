@@ -95,8 +95,8 @@ def tokens(B, T, seed=0, vocab=V):
 
 
 def feed(lm, idx, chunks, pad=None, max_len=None):
-    """The logits of idx [B, T] fed in chunks through a cache, and the cache."""
-    cache, logits, start = lm.new_cache(idx.shape[0], max_len), [], 0
+    """The logits of idx [B, T] fed in chunks through a cache that was told their sum, and the cache."""
+    cache, logits, start = lm.new_cache(idx.shape[0], max_len, text=idx.shape[1]), [], 0
     for size in chunks:
         logits.append(
             lm(

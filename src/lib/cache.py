@@ -9,6 +9,13 @@ import torch
 from lib.config import MLA, ModelConfig
 
 
+def compute_dtype(weight):
+    """The dtype that a Linear of these weights gives: autocast's inside torch.autocast (which leaves float64 alone)."""
+    kind = weight.device.type
+    mixed = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.get_autocast_dtype(kind) if mixed and weight.dtype != torch.float64 else weight.dtype
+
+
 class _Cache:
     """Slots for tokens along one axis of its tensors. slots < max_len only in a window layer (then it is a ring)."""
 
@@ -41,7 +48,8 @@ class _Cache:
         for held, x in zip(self.tensors, new, strict=True):
             if x.dtype != held.dtype:
                 raise ValueError(
-                    f"cache holds {held.dtype}, the new tokens are {x.dtype}: make the cache in the model's dtype"
+                    f"cache holds {held.dtype}, the new tokens are {x.dtype}: make the cache in the model's dtype, and inside"
+                    " torch.autocast if the calls are"
                 )
             if x.shape[:-2] + x.shape[-1:] != held.shape[:-2] + held.shape[-1:]:
                 raise ValueError(
@@ -119,10 +127,13 @@ class LatentCache(_Cache):
 
 
 class ModelCache:
-    """One cache a layer, and the left padding of each row. `model.new_cache(batch, max_len)` makes it."""
+    """One cache a layer, the left padding of each row, and how many tokens of text were announced (see `lib.lengths`).
 
-    def __init__(self, config: ModelConfig, batch, max_len, dtype=None, device=None):
-        self.batch, self.max_len, self.pad = batch, max_len, None
+    `model.new_cache(batch, max_len)` makes it.
+    """
+
+    def __init__(self, config: ModelConfig, batch, max_len, dtype=None, device=None, text=0):
+        self.batch, self.max_len, self.pad, self.text = batch, max_len, None, text
         self.layers = [self._layer(layer.attention, dtype, device) for layer in config.layers]
 
     def _layer(self, attention, dtype, device):
@@ -139,6 +150,12 @@ class ModelCache:
     def length(self):
         """Tokens fed so far: the LAST layer's count, which moves only when a whole step is done."""
         return self.layers[-1].length
+
+    def restart(self, text):
+        """Empty, for a text of so many tokens: they are to be encoded again."""
+        self.pad, self.text = None, text
+        for layer in self.layers:
+            layer.length = 0
 
     @property
     def nbytes(self):

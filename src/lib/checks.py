@@ -3,6 +3,7 @@
 import torch
 
 from lib.config import Dense
+from lib.lengths import Call, check_crossing
 
 
 def refusals(layer):
@@ -29,9 +30,10 @@ def check_ids(idx):
 
 
 def check_call(model, idx, cache, pad):
-    """(first column, left padding, length that the RoPE table must reach) of a call of the model.
+    """The `Call` that these arguments make.
 
-    Raises: ValueError for ids outside the vocabulary, more than max_len tokens, a foreign or half-written cache, a wrong pad.
+    Raises: ValueError for ids outside the vocabulary, more than max_len tokens, a foreign or half-written cache, a wrong pad,
+    a text that grows past the trained length of a scaling by length.
     """
     if (
         idx.device.type == "cpu" and not 0 <= idx.min() <= idx.max() < model.config.V
@@ -67,5 +69,11 @@ def check_call(model, idx, cache, pad):
             raise ValueError(
                 "an interrupted call left this cache half-written: make a new one (model.new_cache)"
             )
-        cache.pad = pad = pad if pad is not None else cache.pad
-    return start, pad, limit if cache is not None else idx.shape[1]
+        pad = pad if pad is not None else cache.pad
+    end = start + idx.shape[1]
+    if cache is None:
+        return Call(start, end, end, pad)
+    call = Call(start, max(end, cache.text), limit, pad)
+    check_crossing(model.config, cache, call)
+    cache.pad = pad
+    return call

@@ -3,6 +3,7 @@
 import torch
 
 from lib.checks import check_ids
+from lib.lengths import padding, trained_lengths
 
 # SmolLM2's chat template, as its own file states it (tokenizer.chat_template).
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -82,7 +83,8 @@ def generate(
     stops = torch.tensor(sorted(stop), dtype=idx.dtype, device=device) if stop else None
     done = torch.zeros(B, dtype=torch.bool, device=device)
     with torch.no_grad():
-        cache = model.new_cache(B, T + max_new_tokens - 1)  # the last token is said and never fed
+        cache = model.new_cache(B, T + max_new_tokens - 1, text=T)  # the last token is said and never fed
+        turns = {trained + n for trained in trained_lengths(model.config) for n in padding(pad, B)}
         logits = _prefill(model, idx, cache, pad)
         for at in range(T, T + max_new_tokens):
             new = sample(logits, temperature, top_k, top_p, generator)
@@ -94,7 +96,11 @@ def generate(
                 stream(new.tolist())
             if (stops is not None and bool(done.all())) or at + 1 == out.shape[1]:
                 return out[:, : at + 1]
-            logits = model(out[:, at : at + 1], cache)[:, -1]  # [B, V]
+            if at in turns:  # a row's text outgrows its table (dynamic, longrope): all is encoded again
+                cache.restart(text=at + 1)
+                logits = _prefill(model, out[:, : at + 1], cache, pad)
+            else:
+                logits = model(out[:, at : at + 1], cache)[:, -1]  # [B, V]
 
 
 def _prefill(model, idx, cache, pad):

@@ -4,10 +4,11 @@ import torch
 from torch import nn
 
 from lib.attention import GQAttention, causal_mask
-from lib.cache import ModelCache
+from lib.cache import ModelCache, compute_dtype
 from lib.checks import check_call, check_ids, refusals
 from lib.config import MLA, Layer, ModelConfig, Norm, llama_style
 from lib.ffn import make_ffn
+from lib.lengths import by_length, rows_by_length
 from lib.mla import MLAttention
 from lib.norms import make_norm
 from lib.rope import rope_table
@@ -93,15 +94,21 @@ class LlamaStyleLM(nn.Module):
             self.head.weight = self.emb.weight  # one storage, two jobs
         self._tables = {}  # not buffers: model.to(bfloat16) would round them
 
-    def new_cache(self, batch=1, max_len=None):
+    def new_cache(self, batch=1, max_len=None, text=0):
         """An empty cache for `batch` rows of at most max_len tokens (None = the model's own max_len).
 
-        RoPE that depends on the length (dynamic, longrope) turns as for a text of max_len tokens: give what you need.
+        text: tokens that are sure to come, where a prompt is fed in parts. Only RoPE that depends on the length of the text
+        (dynamic, longrope) asks: see `lib.lengths`.
         """
         max_len = self.config.max_len if max_len is None else max_len
         if max_len > self.config.max_len:
             raise ValueError(f"a cache of {max_len} tokens: this model's max_len is {self.config.max_len}")
-        return ModelCache(self.config, batch, max_len, self.emb.weight.dtype, self.emb.weight.device)
+        if not 0 <= text <= max_len:
+            raise ValueError(
+                f"text = {text}: expected how many tokens are sure to come, 0 to max_len = {max_len}"
+            )
+        weight = self.emb.weight
+        return ModelCache(self.config, batch, max_len, compute_dtype(weight), weight.device, text)
 
     def forward(self, idx, cache=None, pad=None, last=False):
         """idx int [B, T] -> logits [B, T, V]; last: only the last token's, [B, 1, V] (a prefill wants no others).
@@ -111,8 +118,8 @@ class LlamaStyleLM(nn.Module):
         Raises: ValueError for ids that are not [B, T] integers, a batch unlike the cache's, or more than max_len tokens.
         """
         check_ids(idx)
-        start, pad, longest = check_call(self, idx, cache, pad)
-        columns = torch.arange(start, start + idx.shape[1], device=idx.device)
+        call = check_call(self, idx, cache, pad)
+        columns = torch.arange(call.start, call.start + idx.shape[1], device=idx.device)
         x = self.emb(idx)  # [B, T, d]; no position is added: RoPE turns q and k
         if self.config.embed_scale != 1.0:
             x = x * torch.tensor(self.config.embed_scale, dtype=x.dtype, device=x.device)
@@ -121,9 +128,9 @@ class LlamaStyleLM(nn.Module):
             kv = cache.layers[i] if cache is not None else None
             window = getattr(layer.attention, "window", None)
             if window not in masks:
-                masks[window] = self._mask(columns, kv, window, pad)
+                masks[window] = self._mask(columns, kv, window, call.pad)
             if layer.attention not in rows:
-                rows[layer.attention] = self._rows(layer.attention, columns, pad, longest)
+                rows[layer.attention] = self._rows(layer.attention, columns, call)
             x = block(x, *rows[layer.attention], kv, masks[window])
         return self.head(self.norm(x[:, -1:] if last else x))  # [B, T, V]
 
@@ -134,23 +141,21 @@ class LlamaStyleLM(nn.Module):
             return None  # a window layer's cache holds nothing that a single query may not see
         return causal_mask(columns, keys, window, pad)
 
-    def _rows(self, attention, columns, pad, longest):
+    def _rows(self, attention, columns, call):
         """The table rows of this call's positions, [T, r/2], or [B, 1, T, r/2] where rows are padded differently."""
-        rope = attention.rope
+        rope, pad = attention.rope, call.pad
         if rope is None:
             return None, None
         width = attention.qk_rope_head_dim if isinstance(attention, MLA) else attention.head_dim
-        by_length = rope.scaling is not None and rope.scaling.kind in ("dynamic", "longrope")
-        length = max(longest, rope.scaling.original_max_len) if by_length else None
+        if by_length(rope):
+            return rows_by_length(rope, rope.rotary_dim or width, columns, call)
         key = (rope, width, columns.device)
-        end = int(columns[-1]) + 1 if columns.device.type == "cpu" else self.config.max_len
-        if key not in self._tables or self._tables[key][0] != length or len(self._tables[key][1]) < end:
+        end = call.start + len(columns) if columns.device.type == "cpu" else self.config.max_len
+        if key not in self._tables or len(self._tables[key][0]) < end:
             rows = min(self.config.max_len, max(256, 1 << (end - 1).bit_length()))
-            self._tables[key] = length, *rope_table(rope, width, rows, length, columns.device)
-        _, cos, sin = self._tables[key]
+            self._tables[key] = rope_table(rope, width, rows, device=columns.device)
+        cos, sin = self._tables[key]
         if pad is None:
             return cos[columns], sin[columns]  # [T, r/2]
-        positions = (columns - pad[:, None]).clamp(
-            min=0
-        )  # a row counts from its own first real token; [B, T]
+        positions = (columns - pad[:, None]).clamp(min=0)  # a row counts from its first real token; [B, T]
         return cos[positions][:, None], sin[positions][:, None]  # [B, 1, T, r/2]
