@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import html
-import io
 import itertools
 import json
 import random
@@ -15,7 +14,6 @@ import nbclient
 import nbformat
 import numpy as np
 import pytest
-from PIL import Image
 
 from book.explore import ALL, Choice, Explorer, Linear, Log, Stops, player
 from book.explore.core import WIDGET_VIEW, has_nan, not_finite
@@ -46,10 +44,6 @@ def sample(settings):
     return settings if len(settings) <= MOST else random.Random(5).sample(settings, MOST)
 
 
-def pixels(picture):
-    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
-
-
 @pytest.fixture(params=NAMES)
 def explorer(request):
     return ALL[request.param]
@@ -63,7 +57,7 @@ def test_no_nan_anywhere(explorer, settings):
     for at in settings(explorer):
         table = explorer.table(**at)
         assert not has_nan(table), at
-        explorer._frame(table)
+        explorer._drawn(table, lambda stage: None)
         for artist in explorer.artists:
             assert not not_finite(artist), f"{at}: {not_finite(artist)}"
         said = explorer.say(table)
@@ -88,7 +82,7 @@ def test_every_knob_does_something(explorer):
         settings = [explorer.defaults, *corners(explorer)]
         for at in settings:
             stops = [at | {knob.name: stop} for stop in (knob.stops[0], knob.default, knob.stops[-1])]
-            seen = {(explorer.frame(**stop), explorer.text(**stop)) for stop in stops}
+            seen = {("".join(explorer.moving(**stop)), explorer.text(**stop)) for stop in stops}
             if len(seen) > 1:
                 break
         else:
@@ -98,9 +92,11 @@ def test_every_knob_does_something(explorer):
 def test_a_frame_does_not_depend_on_the_frames_before(explorer):
     """What moves is moved completely: after a walk through the corners a picture equals that of a new figure."""
     for at in corners(explorer):
-        explorer.frame(**at)
+        explorer.moving(**at)
     for at in (explorer.defaults, corners(explorer)[0], corners(explorer)[-1]):
-        assert dataclasses.replace(explorer).frame(**at) == explorer.frame(**at), at
+        fresh = dataclasses.replace(explorer)
+        assert fresh.svg(**at) == explorer.svg(**at), at
+    assert fresh.frame(**at) == explorer.frame(**at), at
 
 
 def test_words_around_the_picture(explorer):
@@ -114,26 +110,25 @@ def test_words_around_the_picture(explorer):
 
 
 def test_the_player_shows_the_live_pictures(explorer):
-    """Pixel for pixel and word for word, and it asks for nothing from outside."""
-    drawn = player.frames(explorer)
+    """Element for element and word for word, and it asks for nothing from outside."""
+    drawn = player.states(explorer)
     page = player.html(explorer, drawn=drawn)
     data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)[1])
-    assert np.prod(data["sizes"]) == len(data["frames"]) == len(drawn) <= player.MOST_FRAMES
-    home = np.ravel_multi_index(data["start"], data["sizes"])
-    for i in sorted({0, int(home), len(drawn) - 1}):
+    presets = len(explorer.presets)
+    assert np.prod(data["sizes"]) + presets == len(data["states"]) == len(drawn)
+    assert len(drawn) - presets <= player.MOST_STATES and len(page) < 1_500_000
+    home = int(np.ravel_multi_index(data["start"], data["sizes"]))
+    for i in sorted({0, home, *range(len(drawn) - presets - 1, len(drawn))}):
         at = drawn[i][0]
-        kind, encoded = data["images"][data["frames"][i]].split(",")
-        assert kind == "data:image/webp;base64"
-        picture = base64.b64decode(encoded)
-        assert np.array_equal(pixels(picture), pixels(explorer.frame(**at))), at
+        assert [data["parts"][part] for part in data["states"][i]] == explorer.moving(**at), at
         assert data["texts"][i] == explorer.text(**at)
+    assert explorer.svg() in page
     assert {k: v for k, v in drawn[home][0].items() if k in explorer.player} == {
         k: explorer.defaults[k] for k in explorer.player
     }
     assert html.escape(explorer.alt) in page
-    assert not re.search(
-        r"""(src|href)=["'](?!data:)|https?://|@import|url\(""", re.sub(r'"data:[^"]*"', '"data:"', page)
-    )
+    outside = re.sub(r'xmlns="[^"]*"|href="data:[^"]*"', "", page)
+    assert not re.search(r"""(src|href)=["']|https?://|@import|url\(""", outside)
 
 
 def test_loading_them_all_leaves_torch_alone():
@@ -189,7 +184,9 @@ def test_table_checks_its_knobs():
     [
         ({"knobs": []}, "at least one Knob"),
         ({"knobs": [Linear("x", 0, 1, 0), Linear("x", 0, 2, 0)]}, "its own name"),
-        ({"player": ("x", "y")}, "expected one or two of"),
+        ({"player": ("x", "y")}, "expected knobs among"),
+        ({"player": {"x": [3, 11]}}, "x = 11.*with stops of theirs"),
+        ({"presets": {"far": {"x": 11}}}, "'x' = 11"),
     ],
 )
 def test_a_wrong_explorer_is_named(change, message):
@@ -231,12 +228,15 @@ def test_widget_follows_its_knobs_and_resets():
     e = square()
     e.show(x=5, how="b")
     assert e.values == {"x": 5, "how": "b"}
-    assert e._image.value == e.frame(x=5, how="b")
-    assert "y is 25 &lt; 101" in e._text.value
+
+    def shows(**at):
+        return e._picture.state == {"moving": "".join(e.moving(**at)), "says": e.text(**at)}
+
+    assert shows(x=5, how="b") and e._picture.state["says"] == "y is 25 < 101"
     e._controls[0].index = 10
-    assert e._image.value == e.frame(x=10, how="b")
+    assert shows(x=10, how="b")
     e._reset.click()
-    assert e.values == {"x": 3, "how": "a"} and e._image.value == e.frame()
+    assert e.values == {"x": 3, "how": "a"} and shows()
     with pytest.raises(ValueError, match="'x' = 99"):
         e.show(x=99)
     e.close()

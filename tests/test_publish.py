@@ -31,8 +31,8 @@ def chapter(tmp_path, *cells):
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch, tmp_path):
-    """Players of three frames, and a cache of their own: what is tested here is where they go."""
-    monkeypatch.setattr("book.explore.player.MOST_FRAMES", 9)
+    """Players of few states, and a cache of their own: what is tested here is where they go."""
+    monkeypatch.setattr("book.explore.player.MOST_STATES", 12)
     monkeypatch.setattr(static, "CACHE", tmp_path / "players")
 
 
@@ -50,7 +50,7 @@ def test_an_explorer_becomes_its_player(tmp_path, note):
 def test_players_are_drawn_once(tmp_path, monkeypatch):
     path = chapter(tmp_path, code("e", outputs=[output()], execution_count=1))
     first = static.read_chapter(path)
-    monkeypatch.setattr("book.explore.player.frames", None)  # a second drawing would now fail
+    monkeypatch.setattr("book.explore.player.states", None)  # a second drawing would now fail
     assert static.read_chapter(path) == first
 
 

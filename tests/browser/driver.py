@@ -1,6 +1,5 @@
 """What a reader does with a notebook in JupyterLab, step by step: open, run all, find the explorers, move their knobs."""
 
-import base64
 import time
 
 OPEN = """async () => {
@@ -28,14 +27,16 @@ SHOW = """async (index) => {
   cell.node.querySelector(".jp-Cell-outputWrapper")?.scrollIntoView({block: "start"});
   return cell.node;
 }"""
-PICTURE = """async (image) => {
-  try {
-    const bytes = new Uint8Array(await (await fetch(image.src)).arrayBuffer());
-    let text = "";
-    for (let i = 0; i < bytes.length; i += 32768) text += String.fromCharCode(...bytes.subarray(i, i + 32768));
-    return btoa(text);
-  } catch (replaced) { return ""; }  // the next picture came while this one was read
+# Is the moving part of a picture on the screen, element for element, the one that these strings would draw?
+SHOWS = """([picture, moving]) => {
+  const want = document.createElementNS("http://www.w3.org/2000/svg", "g");
+  want.innerHTML = moving;
+  return picture.lastElementChild.isEqualNode(want);
 }"""
+
+
+def shows(page, picture, explorer, at):
+    return page.evaluate(SHOWS, [picture, "".join(explorer.moving(**at))])
 
 
 class Notebook:
@@ -55,7 +56,7 @@ class Notebook:
     def show(self, index, explorer):
         """Scroll a cell into view; returns its Shown explorer once the slider stands there."""
         node = self.page.evaluate_handle(SHOW, index).as_element()
-        node.wait_for_selector(".widget-image", timeout=30_000)
+        node.wait_for_selector(".explorer-picture[data-moves]", timeout=30_000)
         return Shown(self.page, node, explorer)
 
 
@@ -68,8 +69,8 @@ class Shown:
         self.sliders = [k for k in explorer.knobs if not k.choice]
         self.choices = [k for k in explorer.knobs if k.choice]
 
-    def images(self):
-        return self.node.query_selector_all(".jp-OutputArea img")
+    def pictures(self):
+        return self.node.query_selector_all(".jp-OutputArea .explorer-picture, .jp-OutputArea img")
 
     def handle(self, knob):
         return self.node.query_selector_all(".noUi-handle")[self.sliders.index(knob)]
@@ -81,12 +82,11 @@ class Shown:
         return self.node.query_selector("[role=status]").inner_text()
 
     def wait_for_picture(self, seconds=10):
-        """Until the picture is, byte for byte, what the explorer draws at `at`; the line under it then says the same."""
-        want, words = self.explorer.frame(**self.at), self.explorer.text(**self.at).split()
+        """Until the picture is, element for element, what the explorer draws at `at`; the line under it then says the same."""
+        words = self.explorer.text(**self.at).split()
         until = time.monotonic() + seconds
         while (
-            base64.b64decode(self.page.evaluate(PICTURE, self.images()[0])) != want
-            or self.says().split() != words
+            not shows(self.page, self.pictures()[0], self.explorer, self.at) or self.says().split() != words
         ):
             assert time.monotonic() < until, (
                 f"{self.explorer.name}: after {seconds} s not yet {self.at}; it says {self.says()!r}"

@@ -30,7 +30,7 @@ def test_chapter(path, lab, page):
     shown = []
     for index, name in found:
         explorer = notebook.show(index, ALL[name])
-        assert len(explorer.images()) == 1, f"{name}: {len(explorer.images())} pictures"
+        assert len(explorer.pictures()) == 1, f"{name}: {len(explorer.pictures())} pictures"
         explorer.reset()  # a chapter may show it at other settings
         explorer.wait_for_picture()
         follow(explorer)

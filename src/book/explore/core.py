@@ -1,9 +1,8 @@
 """Explorer: a picture that follows its knobs. `book.explore` shows a whole one to copy."""
 
 import functools
+import io
 import math
-import struct
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
@@ -18,11 +17,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from book.explore.knobs import LABEL_WIDTH, Knob
+from book.explore.scene import Recorder, svg
 from book.figures import HOUSE
 
-UNSEEN = (
-    "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)"  # read aloud, not shown
-)
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _shown = {}  # name -> the Explorer whose widgets are alive in this kernel; held, so that a forgotten one still gets closed
 
@@ -47,14 +44,16 @@ class Explorer:
 
     The numbers come from `table` alone and `draw` gets nothing else, so picture, text line and table cannot disagree.
     The figure is made once. What `setup` returns (a namespace, dict, list or single artist; nested is fine) is redrawn on
-    every move over a background that is kept; everything else never changes. An Axes in it is redrawn whole: three times
-    slower, for pictures whose limits must follow.
+    every move over a background that is kept; everything else never changes. An Axes in it is redrawn whole: slower, for
+    pictures whose limits must follow. What a browser gets is SVG (see `scene`); the PNG is the still for pages without scripts.
 
-    name    unique in the book, lower case with hyphens
-    title   one line above the picture: what question it answers
-    alt     one sentence for those who cannot see it: what is drawn, along which axes
-    player  the knobs (one or two) that still move where no kernel runs; the first knob and the first choice by default
-    facts   Fact(at, key, value, tol): values of the literature that tests look up in the table
+    name     unique in the book, lower case with hyphens
+    title    one line above the picture: what question it answers
+    alt      one sentence for those who cannot see it: what is drawn, along which axes
+    player   the knobs that still move where no kernel runs, as names, or as a dict name -> the stops offered there (None: all, or
+             as many as fit); the first knob and the first choice by default
+    presets  label -> {knob: value}: a button each, for what the text beside the picture asks the reader to try
+    facts    Fact(at, key, value, tol): values of the literature that tests look up in the table
     """
 
     name: str
@@ -66,7 +65,8 @@ class Explorer:
     title: str
     alt: str
     facts: list = field(default_factory=list)
-    player: tuple = ()
+    player: object = ()
+    presets: dict = field(default_factory=dict)
     size: tuple = (9.0, 4.5)
 
     def __post_init__(self):
@@ -78,9 +78,19 @@ class Explorer:
         if not self.player:
             sliders = [k.name for k in self.knobs if not k.choice]
             choices = [k.name for k in self.knobs if k.choice]
-            self.player = tuple(sliders[:1] + choices[:1]) or tuple(names[:1])
-        if not set(self.player) <= set(names) or not 1 <= len(self.player) <= 2:
-            raise ValueError(f"Explorer {self.name!r}: player {self.player}: expected one or two of {names}")
+            self.player = sliders[:1] + choices[:1] or names[:1]
+        if not isinstance(self.player, Mapping):
+            self.player = dict.fromkeys(self.player)
+        strangers = set(self.player) - set(names)
+        for knob in self.knobs:
+            odd = set(self.player.get(knob.name) or ()) - set(knob.stops)
+            strangers |= {f"{knob.name} = {stop!r}" for stop in odd}
+        if strangers:
+            raise ValueError(
+                f"Explorer {self.name!r}: player has {sorted(strangers)}: expected knobs among {names}, with stops of theirs"
+            )
+        for at in self.presets.values():
+            self.settings(**at)
         self._stage = None
         self._widget = None
         self._hold = False
@@ -110,9 +120,24 @@ class Explorer:
     # ---- picture -------------------------------------------------------------------------------------------------
     def frame(self, **knobs):
         """The picture at these settings, as PNG bytes. Needs no kernel."""
-        return self._frame(self.table(**knobs))
+        return self._drawn(self.table(**knobs), _Stage.png)
 
-    def _frame(self, table):
+    def moving(self, **knobs):
+        """What moves, at these settings: a list of SVG strings, to be laid over `still`."""
+        return self._drawn(self.table(**knobs), _Stage.markup)
+
+    def svg(self, **knobs):
+        """The whole picture at these settings as one <svg>, its moving part in the last group."""
+        moving, stage = "".join(self.moving(**knobs)), self._stage
+        return svg(
+            (stage.figure.bbox.width, stage.figure.bbox.height),
+            stage.still,
+            moving,
+            self.alt,
+            self.text(**knobs),
+        )
+
+    def _drawn(self, table, how):
         with mpl.rc_context(HOUSE):  # a reader's own rcParams must not change the picture
             if self._stage is None:
                 self._stage = _Stage(self.setup, self.size)
@@ -120,7 +145,7 @@ class Explorer:
                 self.draw(self._stage.moving, self.table())
                 self._stage.freeze()
             self.draw(self._stage.moving, table)
-            return self._stage.png()
+            return how(self._stage)
 
     @property
     def artists(self):
@@ -151,7 +176,7 @@ class Explorer:
     def close(self):
         """Take the widgets and the figure out of the kernel's memory; the next display makes new ones."""
         if self._widget is not None:
-            for widget in [*self._controls, self._reset, self._image, self._text, self._head, *self._boxes]:
+            for widget in [*self._controls, *self._buttons, self._picture, *self._boxes]:
                 for part in (
                     getattr(widget, "style", None),
                     widget.layout,
@@ -175,21 +200,27 @@ class Explorer:
     def _build(self):
         import ipywidgets as widgets  # here, so that tables and pictures need no widget library
 
+        from book.explore.live import Picture
+
         wide = int(self.size[0] * 100)
         self._controls = [knob.control(widgets) for knob in self.knobs]
         self._reset = widgets.Button(
             description="Reset", tooltip="All knobs to their first values", icon="undo"
         )
-        # The image widget has no alt text (and breaks when given a tooltip): the sentence stands in the heading, unseen.
-        self._image = widgets.Image(format="png", layout={"max_width": "100%", "width": f"{wide}px"})
-        self._text = widgets.HTML()
-        self._head = widgets.HTML(
-            f'<b>{escape(self.title)}</b><span style="{UNSEEN}">{escape(self.alt)}</span>'
+        self._buttons = [self._reset]
+        for label, at in self.presets.items():
+            button = widgets.Button(description=label, layout={"width": "auto"})
+            button.on_click(lambda button, at=at: self._set(self.defaults | at))
+            self._buttons.append(button)
+        self._picture = Picture(
+            svg=self.svg(), title=self.title, alt=self.alt, layout={"max_width": f"{wide}px"}
         )
         rows = [_row(widgets, *pair) for pair in zip(self.knobs, self._controls, strict=True)]
-        knobs = widgets.VBox([*rows, self._reset], layout={"max_width": f"{wide}px"})
-        self._widget = widgets.VBox([self._head, self._image, self._text, knobs])
+        buttons = widgets.HBox(self._buttons, layout={"flex_flow": "row wrap"})
+        knobs = widgets.VBox([*rows, buttons], layout={"max_width": f"{wide}px"})
+        self._widget = widgets.VBox([self._picture, knobs])
         self._boxes = [
+            buttons,
             knobs,
             self._widget,
             *(b for r in rows if r not in self._controls for b in (*r.children[:1], r)),
@@ -216,8 +247,7 @@ class Explorer:
         if self._hold:
             return
         table = self.table(**self.values)
-        self._image.value = self._frame(table)
-        self._text.value = f'<div role="status" style="line-height:1.4;font-size:1.1em;min-height:2.8em">{escape(self.say(table))}</div>'
+        self._picture.state = {"moving": "".join(self._drawn(table, _Stage.markup)), "says": self.say(table)}
 
     def __repr__(self):
         return f"Explorer {self.name}: {self.title}"
@@ -271,35 +301,34 @@ class _Stage:
         self.figure.set_layout_engine("none")
         for artist in self.artists:
             artist.set_animated(True)
+
+    @functools.cached_property
+    def background(self):
+        """The still parts as pixels."""
         self.canvas.draw()
-        self.background = self.canvas.copy_from_bbox(self.figure.bbox)
+        return self.canvas.copy_from_bbox(self.figure.bbox)
+
+    @functools.cached_property
+    def still(self):
+        """The still parts as SVG."""
+        self.recorder = Recorder(self.figure)
+        self.figure.draw(self.recorder)
+        return "".join(self.recorder.markup())
+
+    def markup(self):
+        self.still  # noqa: B018  the recorder
+        for artist in self.artists:
+            artist.draw(self.recorder)
+        return self.recorder.markup()
 
     def png(self):
         self.canvas.restore_region(self.background)
         for artist in self.artists:
             self.figure.draw_artist(artist)
-        return encode(np.asarray(self.canvas.buffer_rgba()))
-
-
-@functools.cache
-def _rows(height, width):
-    return np.zeros(
-        (height, width), np.uint8
-    )  # kept: a new megabyte for every move costs more than filling it
-
-
-def encode(rgba):
-    """Agg's pixels [height, width, 4] -> PNG bytes, half the time that Pillow takes: rows unfiltered, compress level 1."""
-    height, width = rgba.shape[:2]
-    rgb = np.asarray(Image.frombuffer("RGBA", (width, height), rgba, "raw", "RGBA", 0, 1).convert("RGB"))
-    rows = _rows(height, 1 + 3 * width)  # each row starts with its filter's number: 0, none
-    rows[:, 1:] = rgb.reshape(height, -1)
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b"")]
-    chunk = (
-        struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d)) for kind, d in parts
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk)
+        out = io.BytesIO()
+        rgba = np.asarray(self.canvas.buffer_rgba())
+        Image.fromarray(rgba).convert("RGB").save(out, "png", optimize=False, compress_level=6)
+        return out.getvalue()
 
 
 def _flatten(thing):

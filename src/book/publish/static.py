@@ -58,7 +58,9 @@ def player_html(explorer, at, key):
     """player.html, kept on disk under a hash of the code that could change it."""
     code = hashlib.sha256(repr((explorer.name, sorted(at.items()))).encode())
     files = [
-        f for s in SOURCES for f in ([ROOT / s] if s.endswith(".py") else sorted((ROOT / s).glob("*.py")))
+        f
+        for s in SOURCES
+        for f in ([ROOT / s] if s.endswith(".py") else sorted((ROOT / s).glob("*.[pj][ys]")))
     ]
     for file in [*files, *sorted((ROOT / "src/lib").rglob("*.py"))]:
         code.update(file.read_bytes())
@@ -66,7 +68,7 @@ def player_html(explorer, at, key):
     if kept.exists():
         drawn = pickle.loads(kept.read_bytes())
     else:
-        drawn = player.frames(explorer, at)
+        drawn = player.states(explorer, at)
         CACHE.mkdir(parents=True, exist_ok=True)
         for old in CACHE.glob(f"{explorer.name}-*.pickle"):
             if NAME_OF.fullmatch(old.stem)[1] == explorer.name:
