@@ -1,4 +1,4 @@
-"""What every test shares: one thread, fixed seeds, the table of tolerances, the real model, and `--chapter 05`."""
+"""What every test shares: one thread, fixed seeds, the real model, and `--chapter 05`. Tolerances: tolerances.py."""
 
 import os
 import random
@@ -11,37 +11,6 @@ os.environ.setdefault(
 os.environ["BOOK_DEVICE"] = "cpu"
 
 import pytest
-
-# The largest allowed |difference|, by what is compared and in which dtype. A test takes its bound from here and nowhere else.
-TOLERANCES = {
-    "algebra": {"float64": 1e-12},  # two forms of the same formula
-    "op": {
-        "float64": 1e-12,
-        "float32": 1e-5,
-        "bfloat16": 0.02,
-        "float16": 0.004,
-    },  # one module, outputs near 1
-    "logits": {
-        "float32": 1e-5,
-        "float16": 0.02,
-        "bfloat16": 0.125,
-    },  # a whole small model, cached against uncached
-    "parity": {"float32": 1e-5},  # the book against transformers, tiny random models
-    "real_model": {"float32": 1e-4},  # the book against transformers on SmolLM2's logits
-}
-
-
-@pytest.fixture(scope="session")
-def tolerance():
-    """tolerance("op", torch.float32) -> the bound in TOLERANCES."""
-
-    def look_up(what, dtype):
-        name = str(dtype).removeprefix("torch.")
-        if what not in TOLERANCES or name not in TOLERANCES[what]:
-            raise ValueError(f"no tolerance for {what!r} in {name}; tests/conftest.py has {TOLERANCES}")
-        return TOLERANCES[what][name]
-
-    return look_up
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +61,12 @@ def pytest_collection_modifyitems(config, items):
         gone = [item for item in items if not belongs_to(item.nodeid, chapter)]
         config.hook.pytest_deselected(items=gone)
         items[:] = kept
+
+
+def pytest_terminal_summary(terminalreporter):
+    used = sorted(getattr(sys.modules.get("tolerances"), "used", []))
+    if used:
+        share, test = used[-1]
+        terminalreporter.write_line(
+            f"closest to its tolerance: {share:.2f} of it in {test.removesuffix(' (call)')}"
+        )

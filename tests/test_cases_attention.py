@@ -22,6 +22,7 @@ from lib import (
     yarn_mscale,
 )
 from lib.config import Rope
+from tolerances import assert_close, attention_sums, distance, model_sums, rtol
 
 COVERED, case = register()
 
@@ -71,7 +72,7 @@ def _(e):
     lm, idx, pad = toys.model("gqa"), toys.tokens(1, 4), torch.tensor([2])
     out = lm(idx, pad=pad)
     assert out.isfinite().all()
-    torch.testing.assert_close(out[:, 2:], lm(idx[:, 2:]), atol=1e-5, rtol=0)
+    assert_close(out[:, 2:], lm(idx[:, 2:]), model_sums(lm.config, 4))
 
 
 @case("ATT-09")
@@ -94,9 +95,7 @@ def _(e):
     for s in (33, 65):
         for n_kv, t in ((2, 1), (2, 5), (1, 5)):
             q, k, v = torch.randn(2, 4, t, 8), torch.randn(2, n_kv, s, 8), torch.randn(2, n_kv, s, 8)
-            torch.testing.assert_close(
-                attend(q, k, v), attend(q, k, v, implementation="explicit"), atol=1e-5, rtol=0
-            )
+            assert_close(attend(q, k, v), attend(q, k, v, implementation="explicit"), (8, s, s))
 
 
 @case("ATT-11")
@@ -115,12 +114,15 @@ def _(e):
     close(score(one, one, 5, 4), math.cos(1))
     close(score(one, one, 10, 4), 0.96017)  # the query shifted by 5, the key not
     q, k = torch.randn(64, dtype=torch.float64), torch.randn(64, dtype=torch.float64)
-    close(score(q, k, 9, 4), score(q, k, 14, 9).item(), abs=1e-4)
-    assert (score(q, k, 14, 4) - score(q, k, 9, 4)).abs() > 0.1
+    size = (
+        q.norm() * k.norm()
+    )  # the table is float32: an angle of 14 radians is 14 times as coarse as one of 1
+    assert distance(score(q, k, 9, 4), score(q, k, 14, 9), 14 * size) <= rtol(torch.float32, (2, 64))
+    assert distance(score(q, k, 14, 4), score(q, k, 9, 4), size) > 0.01
     gpt2 = toys.randomise(GPT2LM(97, 60, 1, 5, 50))
     idx = toys.tokens(1, 9)
     shifted = gpt2(torch.cat([idx[:, :1].expand(1, 5), idx], 1))[:, 5:]
-    assert (shifted - gpt2(idx)).abs().max() > 0.1  # learned positions break either way
+    assert distance(shifted, gpt2(idx)) > 0.1  # learned positions break either way
 
 
 @case("ATT-14")
@@ -173,10 +175,10 @@ def _(e):
     """Re-run: row 0 holds the first token's key, and one-by-one equals the full forward."""
     lm, idx = toys.model("gqa"), toys.tokens(1, 5)
     logits, cache = toys.feed(lm, idx, [1] * 5)
-    torch.testing.assert_close(logits, lm(idx), atol=1e-5, rtol=0)
+    assert_close(logits, lm(idx), model_sums(lm.config, 5))
     first = lm.blocks[0].attn
     x = lm.blocks[0].attn_norm(lm.emb(idx[:, :1]))
-    torch.testing.assert_close(cache.layers[0].k[:, :, :1], first.project(x, *rope_cache(1, 14))[1])
+    assert_close(cache.layers[0].k[:, :, :1], first.project(x, *rope_cache(1, 14))[1], (60, 60, 2))
     assert cache.layers[0].k[:, :, 0].abs().min() > 0
 
 
@@ -187,11 +189,11 @@ def _(e):
 def _(e):
     with torch.device("meta"):
         base = MLAttention(7168, 128, 1536, 512, 128, 64, 128)
-    close(base.scale, e["base"], abs=1e-7)
-    close(base.scale * yarn_mscale(40.0) ** 2, e["yarn"], abs=1e-7)
+    close(base.scale, e["base"])
+    close(base.scale * yarn_mscale(40.0) ** 2, e["yarn"])
     attn = toys.randomise(MLAttention(60, q_lora_rank=None, scale=e["yarn"], **toys.MLA_SIZES)).double()
     x, table = torch.randn(2, 9, 60, dtype=torch.float64), rope_cache(9, 8)
-    torch.testing.assert_close(attn.expanded(x, *table), attn.absorbed(x, *table), atol=1e-12, rtol=0)
+    assert_close(attn.expanded(x, *table), attn.absorbed(x, *table), attention_sums(60, attn.fields, 9))
 
 
 @case("MLA-02")
@@ -211,12 +213,12 @@ def _(e):
     ).double()
     x, table = torch.randn(2, 40, 60, dtype=torch.float64), rope_cache(40, 8)
     want = attn.absorbed(x, *table)
-    assert (half.absorbed(x, *table) - want).abs().max() > 1e-2
+    assert distance(half.absorbed(x, *table), want) > 0.01
     order = layout_permutation(8, "half")
     half.wkv_a.weight[18:] = half.wkv_a.weight[18:][order]
     q = half.wq.weight.view(5, 20, 60)
     q[:, 12:] = q[:, 12:][:, order].clone()
-    torch.testing.assert_close(half.absorbed(x, *table), want, atol=1e-12, rtol=0)
+    assert_close(half.absorbed(x, *table), want, attention_sums(60, half.fields, 40))
 
 
 @case("QKN-01")
@@ -245,11 +247,11 @@ def _(e):
     assert order.tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
     want = score(rms_norm(q, gain), rms_norm(k, gain), 37, 3, "half")
     moved = permute_heads(gain, 1, "adjacent")
-    close(
-        score(rms_norm(q[order], moved), rms_norm(k[order], moved), 37, 3, "adjacent"), want.item(), abs=1e-5
-    )
+    got = score(rms_norm(q[order], moved), rms_norm(k[order], moved), 37, 3, "adjacent")
+    size = rms_norm(q, gain).norm() * rms_norm(k, gain).norm()
+    assert_close(got, want, (8, 2, 8), scale=size)
     forgotten = score(rms_norm(q[order], gain), rms_norm(k[order], gain), 37, 3, "adjacent")
-    assert (forgotten - want).abs() > 1e-2
+    assert distance(forgotten, want, size) > 0.001
 
 
 @pytest.mark.parametrize("name", sorted(COVERED))

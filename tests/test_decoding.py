@@ -1,5 +1,7 @@
 """lib.decoding: prefill and decode, greedy and sampled, one row and many."""
 
+import math
+
 import pytest
 import torch
 
@@ -102,7 +104,10 @@ def test_what_each_setting_draws():
         ({"temperature": 0.0}, [0, 0, 1, 0]),
     ):
         got = frequencies(p, **settings)
-        assert got == pytest.approx(want, abs=0.012), settings
+        # a count of n draws lies within five standard deviations
+        assert all(
+            abs(g - w) <= 5 * math.sqrt(w * (1 - w) / 40_000) for g, w in zip(got, want, strict=True)
+        ), settings
         assert [x == 0 for x in got] == [x == 0 for x in want], settings
 
 

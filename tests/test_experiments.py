@@ -33,6 +33,7 @@ from book.experiments.training import (
     windows,
 )
 from lib import GPT2LM, LlamaStyleLM, parameters
+from tolerances import as_printed, assert_close, distance, model_sums, rtol
 
 TINY = {"V": 256, "d": 24, "n_layers": 2, "n_heads": 4, "max_len": 16}
 SMALL = Experiment(
@@ -98,10 +99,10 @@ def test_learned_positions_are_added_and_causal():
     idx = torch.randint(256, (1, 9), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         before = model(idx)
-        torch.testing.assert_close(model(idx[:, :5]), before[:, :5], atol=1e-5, rtol=0)
+        assert_close(model(idx[:, :5]), before[:, :5], model_sums(model.config, 9))
         model.pos.weight[3] += 1.0
         after = model(idx)
-    assert torch.equal(after[:, :3], before[:, :3]) and not torch.allclose(after[:, 3:], before[:, 3:])
+    assert torch.equal(after[:, :3], before[:, :3]) and distance(after[:, 3:], before[:, 3:]) > 0.01
 
 
 def test_an_unknown_variant_is_named():
@@ -148,7 +149,7 @@ def test_windows_predict_every_byte_once():
 def test_bits_per_byte_of_a_model_that_knows_nothing():
     model = build("modern", TINY)
     torch.nn.init.zeros_(model.head.weight)
-    assert bits_per_byte(model, torch.randint(256, (5, 17))) == pytest.approx(8.0, abs=1e-4)
+    assert bits_per_byte(model, torch.randint(256, (5, 17))) == pytest.approx(8.0)
 
 
 def test_unigram_bits_by_hand():
@@ -164,7 +165,7 @@ def test_attention_state_of_uniform_attention_and_of_a_known_logit():
     idx = torch.randint(256, (2, 16), generator=torch.Generator().manual_seed(0))
     largest, mean, lowest = attention_state(model, idx)
     want = sum(math.log(n) for n in range(9, 17)) / 8  # queries 8 .. 15 see 9 .. 16 keys
-    assert largest == 0 and mean == pytest.approx(want, abs=1e-5) and lowest == pytest.approx(want, abs=1e-5)
+    assert largest == 0 and [mean, lowest] == pytest.approx([want, want], rel=rtol(torch.float32, (16, 16)))
 
     model = build("2019", {**TINY, "n_layers": 1})
     attention, seen = model.blocks[0].attn, []
@@ -174,7 +175,7 @@ def test_attention_state_of_uniform_attention_and_of_a_known_logit():
     attention_state(model, idx)
     q, k = attention.wq(seen[0]).view(2, 16, 4, 6), attention.wk(seen[0]).view(2, 16, 4, 6)
     scores = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(6)
-    assert largest == pytest.approx(scores.tril().abs().max().item(), rel=1e-5)
+    assert largest == pytest.approx(scores.tril().abs().max().item(), rel=rtol(torch.float32, (24, 6)))
 
 
 def test_the_loss_goes_down_and_the_same_seed_gives_the_same_run(text):
@@ -321,4 +322,4 @@ def test_the_first_steps_of_a_committed_run_come_out_again():
             loss = loss_of(
                 build(run["variant"], seed=run["seed"]), next(batches(ids, steps, batch, 128, run["seed"]))
             )
-        assert loss.item() == pytest.approx(run["loss"][0], abs=2e-3)
+        as_printed(loss.item(), run["loss"][0], 4)

@@ -14,6 +14,7 @@ from book import fetch_model
 from lib import chat_prompt, find_model, generate, load_model, load_tokenizer, open_gguf
 from lib.decoding import left_pad
 from lib.files.names import hf_name
+from tolerances import assert_close, model_sums
 
 real = pytest.mark.real_model
 QUESTION = "What is the capital of France?"
@@ -66,11 +67,10 @@ def test_the_weights_are_those_that_transformers_reads(ours, theirs):
 
 @real
 @pytest.mark.parametrize("text", [chat_prompt(QUESTION), STORY * 8])
-def test_logits_equal_transformers(ours, theirs, tokenizer, tolerance, text):
+def test_logits_equal_transformers(ours, theirs, tokenizer, text):
     idx = ids_of(tokenizer, text)
     with torch.no_grad():
-        difference = (ours(idx) - theirs(idx).logits).abs().max()
-    assert difference <= tolerance("real_model", torch.float32)
+        assert_close(ours(idx), theirs(idx).logits, model_sums(ours.config, idx.shape[1]))
 
 
 @real
@@ -98,7 +98,7 @@ def test_transformers_reads_the_folder_too(ours, tokenizer):
     idx = ids_of(tokenizer, QUESTION)
     model = AutoModelForCausalLM.from_pretrained(find_model())
     with torch.no_grad():
-        assert (ours(idx) - model(idx).logits).abs().max() <= 1e-4
+        assert_close(ours(idx), model(idx).logits, model_sums(ours.config, idx.shape[1]))
     assert model.lm_head.weight is model.model.embed_tokens.weight
     theirs = AutoTokenizer.from_pretrained(find_model())
     for text in HARD:

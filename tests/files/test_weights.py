@@ -14,6 +14,7 @@ from lib.files.names import hf_name
 from lib.files.plan import split_rows
 from lib.files.tokenizers import gguf_tokenizer
 from lib.files.weights import GGUFSource
+from tolerances import assert_close, distance, model_sums, rtol
 
 V, D, H, N_KV, DH, D_FF, LAYERS = 53, 24, 6, 2, 8, 40, 3  # head_dim is not D / H
 CONFIG = {
@@ -463,12 +464,12 @@ def write_gguf(path, tensors=None, **changes):
     return path
 
 
-def test_a_gguf_file_gives_the_same_logits_as_the_folder(folder, tmp_path, tolerance):
+def test_a_gguf_file_gives_the_same_logits_as_the_folder(folder, tmp_path):
     """The rows of q and k are permuted on the way in; positions past 32 would show a wrong layout."""
     model = load_model(write_gguf(tmp_path / "toy.gguf"))
     idx = toys.tokens(2, 48, vocab=V)
     assert model.config.layers[0].attention.head_dim == DH and not model.config.tied
-    assert (model(idx) - load_model(folder)(idx)).abs().max() <= tolerance("logits", torch.float32)
+    assert_close(model(idx), load_model(folder)(idx), model_sums(model.config, 48))
 
 
 def test_gguf_rows_come_as_they_are_stored(folder, tmp_path):
@@ -601,7 +602,7 @@ def test_every_family_with_a_row_in_the_table_gives_the_logits_of_transformers(t
         theirs.save_pretrained(tmp_path / model_type)
         ours = load_model(tmp_path / model_type)
         with torch.no_grad():
-            difference = (ours(idx) - theirs(idx).logits).abs().max().item()
-        if not difference <= 1e-4:
+            difference = distance(ours(idx), theirs(idx).logits)
+        if not difference <= rtol(torch.float32, model_sums(ours.config, 40)):
             failed[model_type] = difference
     assert not failed
