@@ -274,8 +274,8 @@ for name in ("llama-2-7b", "qwen3-0.6b", "gpt2", "glm-4-9b-chat"):
     print(f"{name:<14} {field:<19} {eps:.3g}")
 
 # %% [markdown]
-# **Two: cast, then gain, or gain, then cast.** Llama rounds the normalised vector to 16 bits and multiplies by the gain there. Gemma multiplies in fp32 and
-# rounds once, at the end. In exact arithmetic it is the same; in bf16 the last bit differs.
+# **Two: cast, then gain, or gain, then cast.** Llama rounds the normalised vector to 16 bits and multiplies by the gain there. Gemma, OLMo 2 and
+# gpt-oss multiply in fp32 and round once, at the end, as a LayerNorm does. In exact arithmetic it is the same; in bf16 the last bit differs.
 
 # %%
 x = torch.tensor([-1.375, 1.25, 0.625, 1.75], dtype=torch.bfloat16)
@@ -288,7 +288,7 @@ check_equal("Gemma", gemma, torch.tensor([-1.3046875, 1.3359375, 0.9296875, 2.12
 
 # %% [markdown]
 # Three of four entries differ. The wrong order does not break a model; it makes a port that should agree bit for bit agree only roughly
-# (transformers#29402).
+# (transformers#29402 for Gemma; transformers#38131 for OLMo 2, which had run in Llama's order).
 #
 # **Three: 1 + w.** Gemma's files store the gain **minus 1**, so a fresh model starts from zeros. **Four: no gain at all.** nanochat's `norm` calls
 # `F.rms_norm` without a weight. Neither stands in a config.json: the first follows from `model_type`, the second from the code. `lib` keeps a table of the
@@ -296,11 +296,13 @@ check_equal("Gemma", gemma, torch.tensor([-1.3046875, 1.3359375, 0.9296875, 2.12
 
 # %%
 print(f"{'model':<14} {'kind':<6} {'eps':>7}  {'1 + w':<6} {'gain last':<10} {'shift':<6} place")
-older, newer = ("gpt2", "falcon-7b", "command-r-v01"), ("llama-3-8b", "qwen3-0.6b", "olmo-2-7b", "gemma-3-1b")
+older = ("gpt2", "falcon-7b", "command-r-v01")
+newer = ("llama-3-8b", "qwen3-0.6b", "olmo-2-7b", "gpt-oss-20b", "gemma-3-1b")
 for name in older + newer:
     cfg = read_config(configs.path(name))
     n = cfg.norm
-    flags = f"{n.unit_offset!s:<6} {n.gain_last!s:<10} {n.bias!s:<6}"
+    last = n.gain_last or n.kind == "layer"
+    flags = f"{n.unit_offset!s:<6} {last!s:<10} {n.bias!s:<6}"
     print(f"{name:<14} {n.kind:<6} {n.eps:>7.0e}  {flags} {cfg.layers[0].norms}")
 check_equal("Gemma, the last one: 1 + w and gain last", [n.unit_offset, n.gain_last], [True, True])
 

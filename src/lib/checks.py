@@ -8,7 +8,7 @@ from lib.lengths import Call, check_crossing
 
 def refusals(layer):
     """What of a layer the block does not run, by name."""
-    names = [part.name for part in layer.counted]
+    names = [*layer.refused, *(part.name for part in layer.counted)]
     if layer.attention is None:
         names.append("a layer without attention")
     if not isinstance(layer.ffn, Dense):
@@ -16,6 +16,16 @@ def refusals(layer):
     if layer.norms.startswith("parallel"):
         names.append("parallel attention and feed-forward")
     return names
+
+
+def refuse_unsupported(config):
+    """Raises: ValueError naming each feature of a ModelConfig that the block does not run."""
+    refused = [*config.unsupported, *(part.name for part in config.counted)]
+    refused += [name for layer in dict.fromkeys(config.layers) for name in refusals(layer)]
+    if refused:
+        raise ValueError(
+            f"the block does not run {', '.join(dict.fromkeys(refused))} ({config.model_type or 'this model'})"
+        )
 
 
 def check_ids(idx):
@@ -29,12 +39,22 @@ def check_ids(idx):
         )
 
 
+def check_tie(model):
+    """Raises: ValueError where the config ties the head to the embedding and they are no longer one parameter."""
+    if model.config.tied and model.head.weight is not model.emb.weight:
+        raise ValueError(
+            "the tie is lost: config.tied, and head.weight is no longer emb.weight (to_empty() and load_state_dict(assign=True)"
+            " do that); mend it with model.head.weight = model.emb.weight"
+        )
+
+
 def check_call(model, idx, cache, pad):
     """The `Call` that these arguments make.
 
     Raises: ValueError for ids outside the vocabulary, more than max_len tokens, a foreign or half-written cache, a wrong pad,
-    a text that grows past the trained length of a scaling by length.
+    a text that grows past the trained length of a scaling by length, a lost tie.
     """
+    check_tie(model)
     if (
         idx.device.type == "cpu" and not 0 <= idx.min() <= idx.max() < model.config.V
     ):  # a GPU would have to wait

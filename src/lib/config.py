@@ -6,7 +6,7 @@ Field names are the keyword names of the modules that they describe.
 
 from dataclasses import dataclass, field, replace
 
-SCALINGS = ("linear", "dynamic", "yarn", "llama3", "longrope")
+SCALINGS = ("linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
 LAYOUTS = ("half", "adjacent")
 ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu", "relu2")
 PLACES = ("pre", "post", "sandwich", "parallel", "parallel2")
@@ -29,6 +29,7 @@ def _whole(owner, **sizes):
 class Scaling:
     """How a published model stretches RoPE beyond its training length. `kind` is one of SCALINGS.
 
+    "proportional" (Gemma 4's partial rotation over the whole head) is counted and refused: no table is made of it.
     factor            linear, dynamic, yarn, llama3: the stretch; longrope: max_len / original_max_len
     original_max_len  tokens seen in training before the stretch (all kinds but linear)
     max_len           tokens the stretched model declares
@@ -54,7 +55,12 @@ class Scaling:
     def __post_init__(self):
         _need(self.kind in SCALINGS, f"Scaling.kind = {self.kind!r}: expected one of {', '.join(SCALINGS)}")
         _need(self.factor > 0, f"Scaling.factor = {self.factor!r}: expected a positive number")
-        if self.kind != "linear":
+        _need(
+            self.kind != "llama3" or 0 < self.low_freq_factor <= self.high_freq_factor,
+            f"Scaling.low_freq_factor = {self.low_freq_factor!r} and high_freq_factor = {self.high_freq_factor!r}: llama3 blends"
+            " from the low number of turns to the high one (1 and 4 in Llama 3.1)",
+        )
+        if self.kind not in ("linear", "proportional"):
             _whole("Scaling", original_max_len=self.original_max_len)
 
 
@@ -213,7 +219,8 @@ class Counted:
 
 @dataclass(frozen=True)
 class Norm:
-    """kind "rms" or "layer"; unit_offset: the gain is 1 + weight (Gemma); gain_last: multiply in fp32, cast last (Gemma).
+    """kind "rms" or "layer"; unit_offset: the gain is 1 + weight (Gemma); gain_last: multiply in fp32, cast last
+    (Gemma, OLMo 2, gpt-oss; a LayerNorm always does).
 
     gain False = no weight at all; bias: LayerNorm's shift.
     """
@@ -239,12 +246,14 @@ class Layer:
     "sandwich"  x + norm(attn(norm(x))), the same for ffn    four norms (Gemma 2, 3)
     "parallel"  x + attn(norm(x)) + ffn(norm(x))             one norm (Cohere, Falcon-7B); "parallel2": two (NeoX)
     A layer without attention or without ffn has only the norms of the part that is there.
+    refused: features of this layer that the block does not run, by name.
     """
 
     attention: GQA | MLA | None
     ffn: Dense | MoE | None
     norms: str = "pre"
     counted: tuple[Counted, ...] = ()
+    refused: tuple[str, ...] = ()
 
     def __post_init__(self):
         _need(self.norms in PLACES, f"Layer.norms = {self.norms!r}: expected one of {', '.join(PLACES)}")

@@ -14,7 +14,7 @@ def inv_freq(dh, base=10000.0, scaling=None, length=None):
 
     dh: the rotary width (even). length: tokens that this sequence may reach; only "dynamic" and "longrope" look at it
     (None = no longer than the training length).
-    Raises: ValueError for an odd width, a base <= 1, or factor lists of the wrong length.
+    Raises: ValueError for an odd width, a base <= 1, factor lists of the wrong length, or a kind that is counted only.
     """
     if not isinstance(dh, int) or dh <= 0 or dh % 2:
         raise ValueError(
@@ -22,6 +22,8 @@ def inv_freq(dh, base=10000.0, scaling=None, length=None):
         )
     if not base > 1:
         raise ValueError(f"RoPE base {base!r}: expected a number above 1 (10000 originally)")
+    if scaling is not None and scaling.kind == "proportional":
+        raise ValueError("proportional partial RoPE is counted, not run: there is no table of it")
     if scaling is not None and scaling.kind == "dynamic":
         base = dynamic_base(dh, base, scaling, length)
     plain = [float(base) ** (-2 * i / dh) for i in range(dh // 2)]
@@ -68,6 +70,11 @@ def _llama3(f, s: Scaling):
         return f
     if turns < s.low_freq_factor:
         return f / s.factor
+    if s.low_freq_factor == s.high_freq_factor:
+        raise ValueError(
+            f"llama3 scaling with low_freq_factor = high_freq_factor = {s.low_freq_factor!r}, and a pair turns exactly so often:"
+            " it is neither kept nor divided"
+        )
     keep = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor)
     return keep * f + (1 - keep) * f / s.factor
 

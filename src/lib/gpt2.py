@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from lib.attention import GQAttention
+from lib.checks import check_tie
 from lib.config import GQA, Counted, Dense, Layer, ModelConfig, Norm
 from lib.ffn import GELUMLP
 from lib.norms import LayerNorm
@@ -37,6 +38,7 @@ class GPT2LM(nn.Module):
         self.config = gpt2_style(V, d, n_layers, n_heads, max_len, d_ff, tie)
 
     def forward(self, idx):
+        check_tie(self)
         T = idx.shape[1]
         if T > len(self.pos.weight):
             raise ValueError(

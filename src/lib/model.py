@@ -5,7 +5,7 @@ from torch import nn
 
 from lib.attention import GQAttention, causal_mask
 from lib.cache import ModelCache, compute_dtype
-from lib.checks import check_call, check_ids, refusals
+from lib.checks import check_call, check_ids, refusals, refuse_unsupported
 from lib.config import MLA, Layer, ModelConfig, Norm, llama_style
 from lib.ffn import make_ffn
 from lib.lengths import by_length, rows_by_length
@@ -72,12 +72,7 @@ class LlamaStyleLM(nn.Module):
 
         Raises: ValueError naming each feature that the block does not run (it is counted, not run).
         """
-        refused = [*config.unsupported, *(part.name for part in config.counted)]
-        refused += [name for layer in config.layers for name in refusals(layer)]
-        if refused:
-            raise ValueError(
-                f"the block does not run {', '.join(dict.fromkeys(refused))} ({config.model_type or 'this model'})"
-            )
+        refuse_unsupported(config)
         model = cls.__new__(cls)
         nn.Module.__init__(model)
         with torch.device(device or "cpu"):

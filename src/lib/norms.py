@@ -27,7 +27,7 @@ def rms_norm(x, weight=None, eps=1e-6, unit_offset=False, gain_last=False):
 
     Shapes: x [..., d], weight [d] or None (no gain) -> [..., d], in x.dtype
     Dtypes: statistics in float32 at least. gain_last False (Llama): one cast back to x.dtype, then the gain;
-    True (Gemma): the gain in float32, then one cast. unit_offset True (Gemma): the gain is 1 + weight.
+    True (Gemma, OLMo 2, gpt-oss): the gain in float32, then one cast. unit_offset True (Gemma): the gain is 1 + weight.
     Raises: ValueError if weight.shape != x.shape[-1:].
     Source: Zhang & Sennrich 2019, arXiv 1910.07467, eq. 4.
     """
@@ -36,17 +36,20 @@ def rms_norm(x, weight=None, eps=1e-6, unit_offset=False, gain_last=False):
     y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
     if weight is None:
         return y.to(x.dtype)
-    if gain_last:
-        gain = wide(weight)
-        return (y * (1 + gain if unit_offset else gain)).to(x.dtype)
-    gain = weight.to(x.dtype)
-    return y.to(x.dtype) * (1 + gain if unit_offset else gain)
+    if not gain_last:
+        y = y.to(x.dtype)
+    return (y * _gain(weight, unit_offset)).to(x.dtype)
 
 
-def layer_norm(x, weight=None, bias=None, eps=1e-5):
+def _gain(weight, unit_offset):
+    return 1 + wide(weight) if unit_offset else weight  # in bfloat16 1 + 2**-8 is 1
+
+
+def layer_norm(x, weight=None, bias=None, eps=1e-5, unit_offset=False):
     """weight * (x - mean) / sqrt(var + eps) + bias over the last axis, var being the mean squared deviation.
 
-    Shapes: x [..., d], weight and bias [d] or None -> [..., d], in x.dtype; statistics in float32 at least.
+    Shapes: x [..., d], weight and bias [d] or None -> [..., d], in x.dtype; all of it in float32 at least, then one cast.
+    unit_offset True (Nemotron): the gain is 1 + weight.
     Raises: ValueError if weight or bias does not fit the last axis.
     Source: Ba et al. 2016, arXiv 1607.06450.
     """
@@ -55,8 +58,8 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
     y = wide(x)
     y = y - y.mean(-1, keepdim=True)
     y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
-    y = y if weight is None else y * wide(weight)
-    return (y if bias is None else y + wide(bias)).to(x.dtype)
+    y = y if weight is None else y * _gain(weight, unit_offset)
+    return (y if bias is None else y + bias).to(x.dtype)
 
 
 class RMSNorm(nn.Module):
@@ -75,16 +78,16 @@ class RMSNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """`layer_norm` with a learned gain [d] and, by default, a shift [d]."""
+    """`layer_norm` with a learned gain [d] (zeros at the start where it is 1 + weight) and, by default, a shift [d]."""
 
-    def __init__(self, d, eps=1e-5, bias=True):
+    def __init__(self, d, eps=1e-5, bias=True, unit_offset=False):
         super().__init__()
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(d))
+        self.eps, self.unit_offset = eps, unit_offset
+        self.weight = nn.Parameter(torch.zeros(d) if unit_offset else torch.ones(d))
         self.bias = nn.Parameter(torch.zeros(d)) if bias else None
 
     def forward(self, x):
-        return layer_norm(x, self.weight, self.bias, self.eps)
+        return layer_norm(x, self.weight, self.bias, self.eps, self.unit_offset)
 
 
 def make_norm(norm: Norm, d):
@@ -94,5 +97,5 @@ def make_norm(norm: Norm, d):
             "Norm.gain = False: the block runs norms with a gain only (a gainless norm is counted, not run)"
         )
     if norm.kind == "layer":
-        return LayerNorm(d, norm.eps, norm.bias)
+        return LayerNorm(d, norm.eps, norm.bias, norm.unit_offset)
     return RMSNorm(d, norm.eps, norm.unit_offset, norm.gain_last)

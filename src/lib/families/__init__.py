@@ -5,6 +5,7 @@ does not say (one row per model_type), `ropes` and `reader` the rules that most 
 layer lists that must be computed.
 """
 
+from dataclasses import replace
 from difflib import get_close_matches
 
 from ..config import Counted, ModelConfig, MoE, Norm
@@ -15,6 +16,7 @@ from .table import FAMILIES, NESTED
 
 __all__ = ["read_config"]
 
+_OUTSIDE = ("a logit", "a mixture")  # what stands outside the layers, or is one layer's own and seen there
 _BUILDERS = vars(layers) | vars(hybrids)
 
 
@@ -25,7 +27,9 @@ def read_config(source):
     fields that were not understood; `unsupported` what the block does not run.
     Raises: FileNotFoundError; ValueError that names the field, or the model_type that is not known.
     """
-    raw, notes = _text_model(load(source))
+    raw = load(source)
+    told = getattr(raw, "notes", ())
+    raw, notes = _text_model(raw)
     model_type = raw.get("model_type")
     if not isinstance(model_type, str):
         raise ValueError(
@@ -39,7 +43,7 @@ def read_config(source):
         raise ValueError(
             f"model_type {show(model_type)} is not known here, so no number is given for it; {hint}"
         )
-    return _model(Reader(raw, model_type, family, notes))
+    return _model(Reader(raw, model_type, family, [*told, *notes]))
 
 
 def _text_model(raw):
@@ -78,6 +82,10 @@ def _model(reader):
         reader.counted.append(Counted("learned positions", reader.max_len * reader.d))
     if any(isinstance(layer.ffn, MoE) for layer in layer_list):
         reader.refuse("a mixture of experts")
+    inside = tuple(name for name in dict.fromkeys(reader.refused) if not name.startswith(_OUTSIDE))
+    if inside:  # a block alone is refused as its model is
+        made = {layer: replace(layer, refused=inside) for layer in dict.fromkeys(layer_list)}
+        layer_list = tuple(made[layer] for layer in layer_list)
     return ModelConfig(
         V,
         reader.d,

@@ -77,7 +77,8 @@ def defaults(base, max_len, eps=1e-6, **more):
 
 # fmt: off
 BIASES = {"bias": ("attention_bias", False), "ffn_bias": ("mlp_bias", False)}
-GEMMA = {"kind": "rms", "unit_offset": True, "gain_last": True}
+GAIN_LAST = {"kind": "rms", "gain_last": True}
+GEMMA = GAIN_LAST | {"unit_offset": True}
 LAYER_NORM = {"kind": "layer", "bias": True}
 PARALLEL = ("parallel attention and feed-forward",)
 MULTIPLIERS = {

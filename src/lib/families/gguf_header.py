@@ -175,7 +175,18 @@ _CONFIG_KEYS = {
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "rope.freq_base": "rope_theta",
 }
+# what the format lets a file leave out -> its default
+_OPTIONAL = {
+    "rope.freq_base": lambda config: 10000.0,
+    "attention.head_count_kv": lambda config: config["num_attention_heads"],
+}
 _CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+
+
+class Translated(dict):
+    """A config.json made from another format; `notes`: what its reader should be told."""
+
+    notes = ()
 
 
 def hf_config(file):
@@ -190,9 +201,20 @@ def hf_config(file):
         raise ValueError(
             f"{file.path}: RoPE scaling in a GGUF file is not read here; load the Hugging Face folder of this model"
         )
-    config = {"architectures": [_CLASSES[arch]], "model_type": arch}
+    for key in ("rope.scaling.factor", "rope.scale_linear"):  # linear where no type is named
+        if meta.get(f"{arch}.{key}", 0) not in (0, 1):
+            raise ValueError(
+                f"{file.path}: {arch}.{key} = {meta[f'{arch}.{key}']}: RoPE scaling in a GGUF file is not read here"
+            )
+    config = Translated({"architectures": [_CLASSES[arch]], "model_type": arch})
     for key, name in _CONFIG_KEYS.items():
         if f"{arch}.{key}" not in meta:
+            if key in _OPTIONAL:
+                config[name] = _OPTIONAL[key](config)
+                config.notes += (
+                    f"{arch}.{key} is not in the file: {config[name]:g}, the GGUF format's default",
+                )
+                continue
             raise ValueError(
                 f"{file.path}: the metadata lack {arch}.{key} ({name}): a config cannot be built from it"
             )

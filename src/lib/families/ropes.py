@@ -1,8 +1,10 @@
 """RoPE as config.json files spell it: four spellings of one fact, two bases, partial rotary under five names."""
 
+from dataclasses import replace
 from math import isfinite
 
 from ..config import Rope, Scaling
+from ..frequencies import rope_attention_factor
 from .config_file import Fields, show
 
 KINDS = {
@@ -13,7 +15,7 @@ KINDS = {
     "llama3": "llama3",
     "longrope": "longrope",
     "su": "longrope",
-    "proportional": None,
+    "proportional": "proportional",
     "mrope": None,
 }
 _KNOWN = frozenset(
@@ -131,11 +133,14 @@ def _scaling(reader, entry, prefix, base, width):
         raise ValueError(f"{key(names[0])} = {show(kind)}: known kinds of scaling are {', '.join(KINDS)}")
     if not names and entry.get("factor") is not None:
         raise ValueError(f"{key('factor')} is given without {key('rope_type')}: which kind of scaling is it?")
-    unknown = sorted(str(name) for name in entry if name not in _KNOWN)
+    known = _KNOWN | {"attn_factor"} if kind == "yarn" else _KNOWN
+    unknown = sorted(str(name) for name in entry if name not in known and entry[name] is not None)
     if unknown:
         f.warn(f"fields of {prefix} that this reader does not know, and did not use: {', '.join(unknown)}")
+        reader.refuse(f"{', '.join(unknown)} of {prefix}, which may change the rotation")
     if kind == "proportional":
         reader.refuse("proportional partial RoPE")
+        return Scaling("proportional"), base
     if kind == "mrope":
         reader.refuse("RoPE over several axes")
     if KINDS[kind] is None:
@@ -188,7 +193,14 @@ def _stretched(reader, part, key, kind, width):
         fields |= {name: _factors(part, key(name), width) for name in ("short_factor", "long_factor")}
         fields["factor"] = float(part.number(key("factor"), None) or max_len / trained)
     elif kind == "yarn":
-        fields["factor"] = float(part.number(key("factor"), None) or max_len / trained)
+        fields["factor"] = part.number(key("factor"), None)
+        if fields["factor"] is None:
+            fields["factor"] = max_len / trained
+            f.warn(
+                f"{key('factor')} is not in the file: derived, max_position_embeddings {max_len} / {trained} ="
+                f" {fields['factor']:g}"
+            )
+        fields["factor"] = float(fields["factor"])
     else:
         fields["factor"] = float(part.number(key("factor")))
     if kind == "dynamic":
@@ -205,7 +217,17 @@ def _stretched(reader, part, key, kind, width):
             fields[name] = part.number(key(name), None)
     if kind in ("yarn", "longrope"):
         fields["attention_factor"] = part.number(key("attention_factor"), None)
-    return Scaling(kind, **fields)
+    scaling = Scaling(kind, **fields)
+    share = part.number(key("attn_factor"), None) if kind == "yarn" else None
+    if share is None:
+        return scaling
+    if scaling.attention_factor is not None:
+        raise ValueError(
+            f"{key('attn_factor')} = {show(share)} and {key('attention_factor')} = {show(scaling.attention_factor)}:"
+            " the first multiplies yarn's own factor, the second replaces it; which is meant?"
+        )
+    f.warn(f"{key('attn_factor')} = {show(share)}: taken as what multiplies yarn's own factor of cos and sin")
+    return replace(scaling, attention_factor=share * rope_attention_factor(scaling))
 
 
 def _factors(part, name, width):

@@ -1,6 +1,7 @@
 """Which stored tensor fills which parameter: made, and checked, from headers alone; filled in one go."""
 
 import re
+import warnings
 
 import torch
 from torch import nn
@@ -31,15 +32,31 @@ def split_rows(w, sizes, order="flat", n_groups=1):
     return tuple(share.flatten(0, 1) for share in shares)
 
 
+def check_claim(config, source):
+    """Before a model is built: its tensors' names are known, and every layer that the config claims has some.
+
+    A header can claim 10,000 layers in a few bytes, and a model of them takes many seconds to build even on "meta".
+    Raises: ValueError.
+    """
+    if config.model_type not in MODEL_TYPES:
+        raise ValueError(
+            f"{source.path}: the tensor names of model_type {config.model_type!r} are not known here; known: {', '.join(MODEL_TYPES)}"
+        )
+    numbers = (re.match(r"model\.layers\.(\d{1,9})\.", name) for name in source)
+    there = {int(match[1]) for match in numbers if match}
+    missing = [i for i in range(config.n_layers) if i not in there]
+    if missing:
+        raise ValueError(
+            f"{source.path}: the config has {config.n_layers:,} layers, and all tensors of {len(missing):,} are missing, first of layer"
+            f" {missing[0]}: a damaged header, another config.json, or an incomplete download"
+        )
+
+
 class Plan:
     """Which stored tensor fills which parameter. Made and checked from headers alone."""
 
     def __init__(self, model, source):
         self.model, self.source, config = model, source, model.config
-        if config.model_type not in MODEL_TYPES:
-            raise ValueError(
-                f"{source.path}: the tensor names of model_type {config.model_type!r} are not known here; known: {', '.join(MODEL_TYPES)}"
-            )
         fills = {
             name: hf_name(name, config) for name, _ in model.named_parameters()
         }  # a tied head appears once, as emb
@@ -85,14 +102,34 @@ class Plan:
             )
         self.source.dtype(theirs)  # raises for a quantised one
 
+    def _check_second_head(self):
+        """A tied matrix that the file stores twice: equal, or the one a rounding of the other."""
+        head, emb = (self.source.read(f"{name}.weight") for name in ("lm_head", "model.embed_tokens"))
+        if head.shape == emb.shape and head.dtype == emb.dtype and torch.equal(head, emb):
+            return
+        if head.shape != emb.shape:
+            raise ValueError(
+                f"{self.source.path}: the config ties the head, and lm_head.weight is {list(head.shape)}, the embedding"
+                f" {list(emb.shape)}: wrong config"
+            )
+        apart = (head.double() - emb.double()).abs().max().item()
+        rounded = torch.equal(emb.to(head.dtype), head) or torch.equal(head.to(emb.dtype), emb)
+        if not rounded:
+            raise ValueError(
+                f"{self.source.path}: the config ties the head, and lm_head.weight is not the embedding: they differ by up to"
+                f" {apart:.3g}: wrong config, or a fine-tune that trained the two apart"
+            )
+        if apart:
+            warnings.warn(
+                f"{self.source.path}: tied, and lm_head.weight is stored again in {head.dtype} beside an embedding in"
+                f" {emb.dtype}, up to {apart:.3g} apart: the embedding is used for both",
+                stacklevel=3,
+            )
+
     def fill(self, dtype, device):
         """Read every tensor once and put it in place; ties stay ties."""
-        if self.second_head and not torch.equal(
-            self.source.read("lm_head.weight"), self.source.read("model.embed_tokens.weight")
-        ):
-            raise ValueError(
-                f"{self.source.path}: the config ties the head, and lm_head.weight is not the embedding: wrong config"
-            )
+        if self.second_head:
+            self._check_second_head()
         new = {}
         for theirs, names in self.groups.items():
             w = self.source.read(theirs, dtype, device)

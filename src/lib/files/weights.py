@@ -5,16 +5,18 @@ A checkpoint is a Hugging Face folder (config.json and safetensors) or a GGUF fi
 """
 
 import re
+import warnings
 from pathlib import Path
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from lib.checks import refuse_unsupported
 from lib.families import read_config
 from lib.families.gguf_header import hf_config
 from lib.files.checkpoint import DTYPES, PICKLES, Folder
 from lib.files.gguf_file import GGUFFile
-from lib.files.plan import Plan
+from lib.files.plan import Plan, check_claim
 from lib.model import LlamaStyleLM
 from lib.rope import permute_heads
 
@@ -115,6 +117,12 @@ def load_model(path, dtype=None, device=None):
         names = ", ".join(map(str, DTYPES.values()))
         raise ValueError(f"dtype = {dtype!r}: expected None (as stored) or a floating-point type, {names}")
     source, config = _source(path)
+    for (
+        message
+    ) in config.warnings:  # what the file left open and what was taken for it: whoever runs it should know
+        warnings.warn(f"{path}: {message}", stacklevel=2)
+    refuse_unsupported(config)
+    check_claim(config, source)
     with _Unset():
         model = LlamaStyleLM.from_config(config, device="meta")
     plan = Plan(model, source)

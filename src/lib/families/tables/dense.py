@@ -1,6 +1,6 @@
 """Dense families of the Llama kind: RMSNorm, RoPE, gated feed-forward, grouped heads; with windows, QK-norm or other places of the norms. Data, no code."""
 
-from ..family import BIASES, GEMMA, MROPE, MULTIPLIERS, SOFTCAPS, Experts, Family, defaults
+from ..family import BIASES, GAIN_LAST, GEMMA, MROPE, MULTIPLIERS, SOFTCAPS, Experts, Family, defaults
 
 # fmt: off
 LLAMA = Family(defaults=defaults(1e4, 2048, n_kv_heads="n_heads"), **BIASES)
@@ -15,7 +15,7 @@ QWEN3 = Family(
 )
 OLMO2 = Family(
     defaults=defaults(1e4, 2048, 1e-5, n_kv_heads="n_heads"), bias=("attention_bias", False),
-    place="post", qk_norm="width",
+    norm=GAIN_LAST, place="post", qk_norm="width",
 )
 GLM = Family(
     defaults=defaults(1e4, 131072, 1.5625e-7, head_dim=128), bias=("attention_bias", True),
@@ -38,7 +38,7 @@ DENSE = {
     ),
     "olmo2": OLMO2,
     "olmo3": Family(
-        defaults=defaults(5e5, 2048, 1e-5, n_kv_heads="n_heads", sliding_window=4096),
+        defaults=defaults(5e5, 2048, 1e-5, n_kv_heads="n_heads", sliding_window=4096), norm=GAIN_LAST,
         bias=("attention_bias", False), place="post", qk_norm="width", windows=4, scaled_full_only=True,
     ),
     "gemma": Family(
@@ -68,7 +68,7 @@ DENSE = {
     "gemma4_text": Family(
         keys={"activation": ("hidden_activation",)},
         defaults=defaults(1e6, 131072, head_dim=256, sliding_window=512), tied=True, place="sandwich",
-        norm={"kind": "rms", "gain_last": True}, bias=("attention_bias", False),
+        norm=GAIN_LAST, bias=("attention_bias", False),
         activation="gelu_pytorch_tanh", qk_norm=True, windows=6, local_base=1e4, moe=Experts(),
         build="gemma4", embed="sqrt", partial=True, refuse={"final_logit_softcapping": (None, "a logit softcap")},
         always=("RMSNorm of v", "a scalar per layer"),

@@ -1,6 +1,16 @@
 """Families with a mixture of experts and common attention. Data, no code."""
 
-from ..family import BIASES, DEEPSEEK_MOE, MULTIPLIERS, QWEN_MOE_FIELDS, ROUTED, Experts, Family, defaults
+from ..family import (
+    BIASES,
+    DEEPSEEK_MOE,
+    GAIN_LAST,
+    MULTIPLIERS,
+    QWEN_MOE_FIELDS,
+    ROUTED,
+    Experts,
+    Family,
+    defaults,
+)
 
 # fmt: off
 GRANITE = Family(
@@ -25,7 +35,7 @@ MOE = {
         qk_norm=("use_qk_norm", False, True), rotary=0.5, moe=DEEPSEEK_MOE,
     ),
     "gpt_oss": Family(
-        defaults=defaults(1.5e5, 131072, 1e-5, head_dim=64, sliding_window=128),
+        defaults=defaults(1.5e5, 131072, 1e-5, head_dim=64, sliding_window=128), norm=GAIN_LAST,
         bias=("attention_bias", True), windows=2, moe=Experts("d_ff"), build="gpt_oss",
         always=("attention sinks", "a clamped SwiGLU"),
         ignored=("swiglu_limit", "swiglu_alpha", "initial_context_length"),
