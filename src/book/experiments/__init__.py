@@ -1,26 +1,43 @@
-"""The small training runs behind chapters 07 and 09: `make experiments` makes them, `load_results` reads
-what is committed.
+"""The small training runs behind chapters 06, 07 and 09: `make experiments` makes them, `load_results` reads what is
+committed, `effect` and `total_effect` say what a few seeds can tell, `table_bits` what byte counts alone would do.
 
-Decided before the first run, and kept whatever came out:
+All models have the parameters of the 2019 model (1.04M) within 1 %; a step reads 512 bytes.
 
-training     the 2019 block and the modern block, 1.04M parameters each (equal within 1 %), the same bytes
-             in the same order, peak learning rate 3e-3, three seeds
-qk_norm      the modern block with and without QK-norm at learning rates that are far too large (1e-2,
-             3e-2, 1e-1), three seeds, half as many steps: the largest attention logit and the entropy at
-             every step
-ablation     the modern block with one upgrade taken back at a time, three seeds; its baselines are the
-             runs of `training`
-second_rate  `training` once more at 1e-3, so that neither block is judged at one rate alone
+scan        512 steps, rates 1e-3, 3e-3, 1e-2 (and on, where the end of the list wins), one seed: the rate of each arm. A tie
+            (0.025 bit) goes to the higher rate: the blocks without RoPE are still on a plateau then, and how low they lie
+            on it says little about when they leave it
+epoch       one whole epoch, 2,009 steps, 4 seeds, each at its scanned rate: 2019, 2019 + RoPE, modern, modern - RoPE;
+            held-out bits along the run, how many bytes back it reads, loss by position, the attention's logits
+low_rate    2019 and modern once more at 1e-3, one seed, so that neither is judged at one rate alone
+rates       the modern block with and without QK-norm at six rates from 3e-4 to 1e-1, 256 steps, 3 seeds: final loss, the
+            ranges of the attention's rows, entropies
+spike       two of these runs (3e-2) measured at every step
+cache_scan  as `scan`, for one GQA and one MLA variant of 8 heads
+cache       one epoch, 3 seeds: 8, 4, 2 and 1 KV heads and MLA with latents that cache as much as 4, 2 and 1 of them
+upgrades    half an epoch, 3 seeds: each upgrade added to 2019 + RoPE and taken back from modern, and both ends
 
-Each run reads 4 windows of 128 bytes a step, the beginning of the training text once, in an order drawn
-from its seed. A run has DIVERGED if a loss was not finite, or if it ends worse on the held-out text than
-knowing only how often each byte occurs in the training text ("unigram_bits" in the results).
+A run has DIVERGED if a loss was not finite, or if it ends worse on the held-out text than knowing only how often each byte
+occurs in the text that was read ("unigram_bits" in the results).
+
+training, qk_norm, ablation and second_rate are the first, shorter runs (128 and 256 steps, recipe 1).
 """
 
-from book.experiments.runs import EXPERIMENTS, RESULTS, load_results, quick_run, run_experiment
-from book.experiments.variants import ABLATIONS, SIZES, TITLES, build, count
+from book.experiments.runs import (
+    EXPERIMENTS,
+    RESULTS,
+    load_results,
+    quick_run,
+    run_experiment,
+    scanned_rate,
+    table_curves,
+)
+from book.experiments.stats import Interval, by_seed, effect, interval, total_effect
+from book.experiments.tables import table_bits
+from book.experiments.training import KEPT, STATE
+from book.experiments.variants import ABLATIONS, ADDED, CACHES, SIZES, TITLES, UPGRADES, build, count
 
 __all__ = [
-    "ABLATIONS", "EXPERIMENTS", "RESULTS", "SIZES", "TITLES",
-    "build", "count", "load_results", "quick_run", "run_experiment",
+    "ABLATIONS", "ADDED", "CACHES", "EXPERIMENTS", "KEPT", "RESULTS", "SIZES", "STATE", "TITLES", "UPGRADES",
+    "Interval", "build", "by_seed", "count", "effect", "interval", "load_results", "quick_run", "run_experiment",
+    "scanned_rate", "table_bits", "table_curves", "total_effect",
 ]  # fmt: skip

@@ -1,26 +1,32 @@
 """One training run: a variant, a learning rate, a seed -> what was measured, as a dictionary that JSON can
 hold.
 
-Chosen before anything was run, the same for every variant, and not tuned since: AdamW (betas 0.9, 0.95;
-weight decay 0.1 on matrices), gradients clipped to norm 1, linear warm-up over the first tenth of the
-steps, then a cosine down to a tenth of the peak, no dropout. A run reads the beginning of the training
-text once, window by window, in an order that depends on the seed alone: all variants of a seed see the
-same batches.
+The recipe, the same for every variant: float32, AdamW (betas 0.9, 0.95; weight decay 0.1 on matrices), gradients
+clipped to norm 1, linear warm-up over the first tenth of the steps, then a cosine down to a tenth of the peak, no
+dropout; 512 bytes an update. A run reads the beginning of the training text once, window by window, in an order that
+depends on the seed alone: all variants of a seed see the same batches. RECIPE is raised when any of this, or what a
+variant is, changes a run; how fast a step is computed does not (`fast.py`).
 """
 
 import math
 from contextlib import contextmanager
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
 
+from book.experiments.fast import speed_up
 from book.experiments.variants import SIZES, build, count
 from lib.attention import GQAttention, causal_mask, repeat_kv
 
+RECIPE = 2  # 1: the runs of 128 and 256 steps, before the rates were scanned
 BETAS, WEIGHT_DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
 WARM_UP, FLOOR = 0.1, 0.1  # shares of the steps and of the peak
 WINDOWS = 128  # of the held-out text, max_len bytes each, the same in every run
 PROBES = 2  # of those windows: where the attention logits are looked at
+KEPT = (1, 2, 4, 8, 16, 32, 64, 128)  # last bytes of the context that stay, the rest is another text's
+REACH = 384  # places where that is asked at the end of a run, a third of them on the way
+FIRST = 20  # single losses that a run records, to be found again by a test
 
 
 def schedule(step, steps, peak):
@@ -49,8 +55,12 @@ def batches(ids, steps, batch, length, seed):
             f"a training text of {len(ids):,} bytes: {steps} steps of {batch} windows read"
             f" {n * length + 1:,} once"
         )
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(10_000 + seed))
-    yield from windows(ids, length, n)[order].split(batch)
+    yield from windows(ids, length, n)[drawn(n, seed)].split(batch)
+
+
+def drawn(n, seed):
+    """The order in which a run of this seed reads its n windows, int64 [n]."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(10_000 + seed))
 
 
 def windows(ids, length, n):
@@ -66,10 +76,35 @@ def loss_of(model, x):
 
 
 @torch.no_grad()
+def position_bits(model, held_out):
+    """Bits of each position's prediction, mean over the held-out windows [W, T + 1] -> float64 [T]."""
+    total = 0.0
+    for x in held_out.split(16):
+        loss = F.cross_entropy(model(x[:, :-1]).flatten(0, 1).float(), x[:, 1:].flatten(), reduction="none")
+        total = total + loss.view(len(x), -1).double().sum(0)
+    return total / len(held_out) / math.log(2)
+
+
 def bits_per_byte(model, held_out):
     """Mean over the held-out windows, in bits."""
-    losses = [loss_of(model, part).item() * len(part) for part in held_out.split(16)]
-    return sum(losses) / len(held_out) / math.log(2)
+    return position_bits(model, held_out).mean().item()
+
+
+@torch.no_grad()
+def reach(model, ids, n, length, kept=KEPT):
+    """How many bytes back does it read? [[k, bits per byte], ..]: one byte after `length` others is predicted at `n` places of
+    `ids`, while all of its context but the last k bytes is taken from another of these places.
+
+    The places, the bytes to predict and the foreign contexts are the same for every k and every model.
+    """
+    ends = torch.linspace(length, len(ids) - 1, n).long()
+    own = ids[ends[:, None] - length + torch.arange(length)]  # [n, length]
+    foreign, column, out = own.roll(n // 2, 0), torch.arange(length), []
+    for k in kept:
+        x = torch.where(column >= length - k, own, foreign)
+        logits = torch.cat([model(part)[:, -1] for part in x.split(16)])
+        out.append([k, _number(F.cross_entropy(logits.double(), ids[ends]).item() / math.log(2))])
+    return out
 
 
 @contextmanager
@@ -87,28 +122,47 @@ def _listening(model, heard):
             hook.remove()
 
 
+STATE = (
+    "largest", "entropy", "lowest_entropy", "range", "mean_range", "gap", "mean_gap", "q_rms", "k_rms",
+)  # fmt: skip
+
+
 @torch.no_grad()
 def attention_state(model, x):
-    """The attention logits of windows x [B, T]: (largest |logit|, mean entropy, entropy of the most
-    decided layer), nats.
+    """The attention logits of windows x [B, T], q k / sqrt(dh) where the mask allows it -> the numbers of STATE.
 
-    A logit is what the softmax gets: q k / sqrt(dh) where the mask allows it. Entropies are over the later
-    half of the queries, each of which has at least T / 2 keys.
+    largest         the largest |logit|: not what saturates a softmax, which does not see a common shift
+    entropy         nats, mean over layers; lowest_entropy: of the most decided layer
+    range, gap      a row's largest logit minus its smallest, and minus its second: the largest row of any layer and head;
+                    mean_range, mean_gap: mean over rows and heads, in the layer where that is largest
+    q_rms, k_rms    root mean square of what is multiplied (after norm and rotation), in the layer where it is largest
+    All but `largest`, q_rms and k_rms are over the later half of the queries, each of which has at least T / 2 keys.
     """
-    heard, largest, entropies = [], [], []
+    heard, per_layer = [], []
     with _listening(model, heard):
         model(x)
+    columns = torch.arange(x.shape[1])
+    mask = causal_mask(columns, columns)
     for attention, args in heard:
         fields = attention.fields
         q, k, _ = attention.project(*args[:3])
         scale = fields.head_dim**-0.5 if fields.scale is None else fields.scale
         logits = q @ repeat_kv(k, fields.group_size).transpose(-1, -2) * scale  # [B, h, T, T]
-        columns = torch.arange(x.shape[1])
-        mask = causal_mask(columns, columns)
-        largest.append(logits[..., mask].abs().max().item())
-        p = logits.masked_fill(~mask, float("-inf")).softmax(-1)[..., x.shape[1] // 2 :, :]
-        entropies.append(torch.special.entr(p).sum(-1).mean().item())
-    return max(largest), sum(entropies) / len(entropies), min(entropies)
+        largest = logits[..., mask].abs().max()
+        late, allowed = logits[..., x.shape[1] // 2 :, :], mask[x.shape[1] // 2 :]
+        top = late.masked_fill(~allowed, float("-inf"))
+        entropy = torch.special.entr(top.softmax(-1)).sum(-1).mean()
+        first, second = top.topk(2, -1).values.unbind(-1)
+        gap, range_ = first - second, first - late.masked_fill(~allowed, float("inf")).amin(-1)
+        rms = [z.pow(2).mean().sqrt() for z in (q, k)]
+        per_layer.append(
+            torch.stack([largest, entropy, range_.max(), range_.mean(), gap.max(), gap.mean(), *rms]).double()
+        )
+    if not per_layer:
+        return (float("nan"),) * len(STATE)
+    layers = torch.stack(per_layer)
+    most = layers.amax(0).tolist()
+    return most[0], layers[:, 1].mean().item(), layers[:, 1].min().item(), *most[2:]
 
 
 def _number(x, digits=5):
@@ -128,46 +182,69 @@ def train(
     probe_every=16,
     checks=2,
     step=None,
+    reach_at=(),
+    every=1,
+    stop=None,
 ):
-    """Train one variant. `step` is called after each step.
+    """Train one variant. `step` is called after each step; stop: end after so many of the `steps` (a test looks at the first).
 
-    Returns loss (each step's training loss, nats), held_out ([step, bits per byte], `checks` times, the
-    last at the end), probes ([step, largest logit, entropy, lowest layer entropy] each `probe_every`
-    steps, before that step's update, and at the end). A loss that is not finite ends the run; "finished"
-    says whether it reached the last step.
+    Returns first (the first FIRST training losses), loss (nats, the mean of each `every` steps), held_out ([step, bits per
+    byte] at `checks`: steps, or how many, evenly, the last at the end), by_position (bits of each position, at the end),
+    reach ([step, [[k, bits], ..]] at the steps `reach_at`) and, unless probe_every is None, probes ([step, *STATE] each
+    `probe_every` steps, before that step's update, and at the end) and grad_norm (before clipping, at those steps). A loss
+    that is not finite ends the run; "finished" says whether it reached the last step.
     """
     length = sizes["max_len"]
-    model = build(variant, sizes, seed)
+    model = speed_up(build(variant, sizes, seed))
     held_out = windows(held_out_ids, length, WINDOWS)
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() != 2]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=lr, betas=BETAS)
-    due = {round(steps * (i + 1) / checks) for i in range(checks)}
-    losses, checked, probes = [], [], []
+    optimizer = torch.optim.AdamW(groups, lr=lr, betas=BETAS, fused=True)
+    due = {round(steps * (i + 1) / checks) for i in range(checks)} if isinstance(checks, int) else set(checks)
+    losses, checked, probes, norms, reached = [], [], [], [], []
 
     def probe(at):
         probes.append([at, *(_number(v, 4) for v in attention_state(model, held_out[:PROBES, :-1]))])
 
-    for at, x in enumerate(batches(train_ids, steps, batch, length, seed)):
-        if at % probe_every == 0:
+    for at, x in enumerate(islice(batches(train_ids, steps, batch, length, seed), stop)):
+        probed = probe_every is not None and at % probe_every == 0
+        if probed:
             probe(at)
         for group in optimizer.param_groups:
             group["lr"] = schedule(at, steps, lr)
         loss = loss_of(model, x)
-        losses.append(_number(loss.item(), 4))
-        if losses[-1] is None:
+        losses.append(loss.item())
+        if not math.isfinite(losses[-1]):
             break
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        if probed:
+            norms.append(_number(norm.item(), 4))
         optimizer.step()
         if at + 1 in due:
             checked.append([at + 1, _number(bits_per_byte(model, held_out))])
+        if at + 1 in reach_at:
+            n = REACH if at + 1 == steps else REACH // 3
+            reached.append([at + 1, reach(model, held_out_ids, n, length)])
         if step is not None:
             step()
-    probe(len(losses))
-    return {
-        "parameters": count(model), "finished": losses[-1] is not None, "loss": losses, "held_out": checked,
-        "bits_per_byte": checked[-1][1] if len(losses) == steps and checked else None, "probes": probes,
+    finished = len(losses) == steps and math.isfinite(losses[-1])
+    run = {
+        "parameters": count(model), "finished": finished, "first": [_number(v) for v in losses[:FIRST]],
+        "loss": _means(losses, every), "held_out": checked,
+        "bits_per_byte": checked[-1][1] if finished and checked else None,
+        "by_position": [_number(v, 3) for v in position_bits(model, held_out).tolist()] if finished else None,
     }  # fmt: skip
+    if reach_at:
+        run["reach"] = reached
+    if probe_every is not None:
+        probe(len(losses))
+        run.update(probes=probes, grad_norm=norms)
+    return run
+
+
+def _means(values, every):
+    parts = [values[i : i + every] for i in range(0, len(values), every)]
+    return [_number(sum(part) / len(part), 4) for part in parts]

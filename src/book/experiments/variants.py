@@ -1,8 +1,9 @@
-"""The models that are compared: the 2019 block, the modern block, and the modern block with one upgrade
-taken back.
+"""The models that are compared: the 2019 block, the modern block, and the blocks between the two: each of the seven upgrades
+added to the old one or taken back from today's. Beside them, for loss against cache: eight heads whose keys and values
+are kept in seven ways.
 
-All have the same width, depth and number of heads; d_ff takes up what a change saves or costs, so that
-every variant has the parameters of the 2019 model within 1 %.
+All have the same width and depth; d_ff takes up what a change saves or costs, so that every variant has the parameters
+of the 2019 model within 1 %.
 """
 
 from dataclasses import replace
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from lib.arithmetic import parameters
-from lib.config import Dense, Norm, llama_style
+from lib.config import GQA, MLA, Dense, Norm, Rope, llama_style
 from lib.gpt2 import GPT2LM, gpt2_style
 from lib.model import LlamaStyleLM
 
@@ -19,6 +20,15 @@ SIZES = {"V": 256, "d": 128, "n_layers": 5, "n_heads": 4, "max_len": 128}
 N_KV_HEADS = 2  # of the modern block's 4 heads
 TOLERANCE = 0.01  # parameters, relative to the 2019 model
 
+UPGRADES = {  # what the modern block has and the 2019 block has not, and how it is called when it is taken back
+    "rope": "learned",
+    "rmsnorm": "layernorm",
+    "swiglu": "gelu",
+    "gqa": "mha",
+    "qk_norm": "no_qk_norm",
+    "no_biases": "biases",
+    "untied": "tied",
+}
 TITLES = {
     "2019": "2019 block",
     "modern": "modern block",
@@ -29,8 +39,36 @@ TITLES = {
     "no_qk_norm": "modern, without QK-norm",
     "biases": "modern, with biases",
     "tied": "modern, tied embeddings",
+    "+rope": "2019 + RoPE",
+    "+rope+rmsnorm": "2019 + RoPE + RMSNorm",
+    "+rope+swiglu": "2019 + RoPE + SwiGLU",
+    "+rope+gqa": "2019 + RoPE + 2 KV heads",
+    "+rope+qk_norm": "2019 + RoPE + QK-norm",
+    "+rope+no_biases": "2019 + RoPE, no biases",
+    "+rope+untied": "2019 + RoPE, untied",
+    "kv8": "MHA, 8 KV heads",
+    "kv4": "GQA, 4 KV heads",
+    "kv2": "GQA, 2 KV heads",
+    "kv1": "MQA, 1 KV head",
+    "mla120": "MLA, latent 120",
+    "mla56": "MLA, latent 56",
+    "mla24": "MLA, latent 24",
 }
-ABLATIONS = tuple(TITLES)[2:]
+ABLATIONS = tuple(TITLES)[2:9]
+ADDED = tuple(v for v in TITLES if v.startswith("+rope+"))
+CACHES = tuple(v for v in TITLES if v.startswith(("kv", "mla")))
+
+
+def upgrades(variant):
+    """Which of UPGRADES a block between 2019 and today has. Raises: ValueError for an unknown variant."""
+    if variant == "2019":
+        return set()
+    if variant.startswith("+") and set(variant[1:].split("+")) <= set(UPGRADES):
+        return set(variant[1:].split("+"))
+    missing = {name for name, back in UPGRADES.items() if back == variant}
+    if variant != "modern" and not missing:
+        raise ValueError(f"no variant {variant!r}; there are: {', '.join(TITLES)}")
+    return set(UPGRADES) - missing
 
 
 class LearnedPositions(nn.Module):
@@ -50,36 +88,47 @@ class LearnedPositions(nn.Module):
 
 
 def _config(variant, s, d_ff):
-    """The modern configuration with one thing changed."""
     config = llama_style(
         s["V"], s["d"], s["n_layers"], s["n_heads"], min(N_KV_HEADS, s["n_heads"]), d_ff, s["max_len"]
     )
     layer = config.layers[0]
-    attention, ffn, norm, tied = layer.attention, layer.ffn, config.norm, config.tied
-    if variant == "layernorm":  # of q and k too, as in ViT-22B
-        norm = Norm("layer", eps=1e-5, bias=True)
-    elif variant == "gelu":
-        ffn = Dense(d_ff, gated=False, activation="gelu_tanh")
-    elif variant == "learned":
-        attention = replace(attention, rope=None)
-    elif variant == "mha":
-        attention = replace(attention, n_kv_heads=attention.n_heads)
-    elif variant == "no_qk_norm":
-        attention = replace(attention, qk_norm=False)
-    elif variant == "biases":
-        attention, ffn = replace(attention, bias=True, out_bias=True), replace(ffn, bias=True)
-    elif variant == "tied":
-        tied = True
-    elif variant != "modern":
-        raise ValueError(f"no variant {variant!r}; there are: {', '.join(TITLES)}")
+    if variant in CACHES:
+        layer = replace(layer, attention=_cached(variant, s["d"]))
+        return config.replace(layers=(layer,) * s["n_layers"])
+    has = upgrades(variant)
+    attention = replace(
+        layer.attention,
+        rope=layer.attention.rope if "rope" in has else None,
+        n_kv_heads=layer.attention.n_kv_heads if "gqa" in has else s["n_heads"],
+        qk_norm="qk_norm" in has,
+        bias="no_biases" not in has,
+        out_bias="no_biases" not in has,
+    )
+    gated = "swiglu" in has
+    ffn = Dense(d_ff, gated, "silu" if gated else "gelu_tanh", bias="no_biases" not in has)
     layer = replace(layer, attention=attention, ffn=ffn)
-    return config.replace(layers=(layer,) * s["n_layers"], norm=norm, tied=tied)
+    norm = (
+        config.norm if "rmsnorm" in has else Norm("layer", eps=1e-5, bias=True)
+    )  # of q and k too, as in ViT-22B
+    return config.replace(layers=(layer,) * s["n_layers"], norm=norm, tied="untied" not in has)
+
+
+def _cached(variant, d):
+    """Attention of 8 heads of d / 8. No QK-norm anywhere: MLA has none on its keys either. MLA's widths are in DeepSeek-V3's
+    proportions (rope keys half as wide as the others, values as wide), its latents chosen so that it caches as many
+    numbers as 4, 2 and 1 KV heads."""
+    n, dh = int(variant.strip("kvmla")), d // 8
+    if variant.startswith("kv"):
+        return GQA(8, n, dh, rope=Rope(), qk_norm=False)
+    return MLA(8, None, n, dh, dh // 2, dh)
 
 
 def _make(variant, s, d_ff):
     if variant == "2019":
         return GPT2LM(s["V"], s["d"], s["n_layers"], s["n_heads"], s["max_len"])
-    return (LearnedPositions if variant == "learned" else LlamaStyleLM.from_config)(_config(variant, s, d_ff))
+    config = _config(variant, s, d_ff)
+    learned = config.layers[0].attention.rope is None
+    return (LearnedPositions if learned else LlamaStyleLM.from_config)(config)
 
 
 def count(model):
