@@ -290,8 +290,9 @@ check_equal("V3's parameters", lib.parameters(v3).total, 671_026_404_352)
 # %% [markdown]
 # ## 9 · One page for any file
 #
-# `python -m lib describe PATH` puts all of this on a page: the block beside that of 2019, parameters, cache with the usual figure and **why** it differs, one decode step. PATH is a config.json, a
-# model folder or a GGUF file. In Python it is `page(read_config(..))`. Below, a mixture of experts with windows and biases.
+# `python -m lib describe PATH` puts all of this on a page: the block beside that of 2019, parameters, the cache of each kind of layer on one GPU and on eight, the usual figure and **why** it differs,
+# one decode step, and the fields that the numbers came from. PATH is a config.json, a model folder or a GGUF file; `--compare A B` puts two side by side. In Python it is `page(read_config(..))`. Below, a
+# mixture of experts with windows and biases.
 #
 # The last lines of the page matter as much as the first: what the block cannot run is named, and what the file does not say is listed rather than guessed. A reader that guesses is how wrong
 # numbers are made. So three broken files at the end get an error instead of a number.

@@ -155,6 +155,20 @@ def test_windows_cap_their_own_layers_only():
     assert a.kv_bytes(cfg, 0) == 0
 
 
+def test_tensor_parallelism_leaves_each_gpu_its_heads():
+    cfg = a.ModelConfig(
+        97, 60, (Layer(GQA(12, 4, 14, 10, window=5), Dense(44)), Layer(GQA(12, 2, 14), Dense(44)))
+    )
+    each = {gpus: a.kv_bytes_per_gpu(cfg, 7, gpus) for gpus in (1, 2, 4)}
+    assert each[1] == a.kv_bytes(cfg, 7)
+    assert each[2] == 2 * (2 * 24 * 5 + 1 * 28 * 7)
+    assert each[4] == 2 * (1 * 24 * 5 + 1 * 28 * 7)  # two KV heads on four GPUs: each is there twice
+    with pytest.raises(
+        ValueError, match="12 query heads and 4 KV heads do not divide evenly over 6 GPUs; over 4 they would"
+    ):
+        a.kv_bytes_per_gpu(cfg, 7, 6)
+
+
 def test_a_latent_cache_has_no_heads_and_no_factor_2():
     assert a.kv_bytes_per_token(deepseek_like()) == 70272
     assert a.kv_bytes(deepseek_like(), 131072) == 9210691584

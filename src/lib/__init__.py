@@ -10,7 +10,7 @@ _HOME = {
     "families": "read_config",
     "frequencies": "inv_freq wavelengths rope_attention_factor yarn_mscale yarn_range",
     "arithmetic": "swiglu_width kv_cache_bytes mla_cache_bytes Parameters parameters kv_elements_per_token"
-    " kv_bytes_per_token kv_bytes state_elements extra_kv_elements_per_token sequence_bytes"
+    " kv_bytes_per_token kv_bytes kv_bytes_per_gpu state_elements extra_kv_elements_per_token sequence_bytes"
     " naive_kv_elements_per_token flops_per_token prefill_flops weight_bytes_per_step decode_bytes"
     " arithmetic_intensity decode_seconds decode_tokens_per_second users_per_device longest_context"
     " format_bytes format_bytes_decimal format_count",

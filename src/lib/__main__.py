@@ -3,6 +3,7 @@
 import sys
 
 USAGE = """usage: python -m lib describe PATH [--tokens N] [--batch N] [--json]    which block is this, and what does it cost
+       python -m lib describe --compare A B                                two of them side by side
        python -m lib generate ...                                          let a real model continue a text
 `python -m lib COMMAND --help` says more."""
 
@@ -12,7 +13,7 @@ def main(argv=None):
     argv = sys.argv[1:] if argv is None else argv
     command, rest = (argv[0], argv[1:]) if argv else ("", [])
     if command == "describe":
-        from lib.families.describe import main as run
+        from lib.families.command import main as run
     elif command == "generate":
         from lib.files.generate import main as run
     else:

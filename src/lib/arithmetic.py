@@ -182,6 +182,39 @@ def kv_bytes(cfg, tokens, batch=1, bytes_per_element=2, capped=True):
     return _bytes(batch * sum(elements * length for elements, length in kept), bytes_per_element)
 
 
+def _divide(a, gpus):
+    """Whether query heads divide by gpus, and KV heads by gpus or gpus by KV heads."""
+    n = a.n_kv_heads
+    return a.n_heads % gpus == 0 and max(n, gpus) % min(n, gpus) == 0
+
+
+def _on_gpu(a, gpus):
+    if not isinstance(a, GQA):
+        return _kv_elements(a)
+    if not _divide(a, gpus):
+        fits = next(g for g in range(gpus, 0, -1) if _divide(a, g))
+        raise ValueError(
+            f"{a.n_heads} query heads and {a.n_kv_heads} KV heads do not divide evenly over {gpus} GPUs;"
+            f" over {fits} they would"
+        )
+    return max(1, a.n_kv_heads // gpus) * (a.head_dim + a.d_v)
+
+
+def kv_bytes_per_gpu(cfg, tokens, gpus, batch=1, bytes_per_element=2):
+    """sum over layers of max(1, n_kv / gpus) (d_h + d_v) min(window, tokens): bytes on EACH of `gpus` in tensor parallelism.
+
+    KV heads split as far as they go; with fewer heads than GPUs each is kept gpus / n_kv times. MLA's latent belongs to
+    all heads at once, so every GPU keeps the whole of it.
+    Raises: ValueError where query heads do not divide by gpus, or neither of gpus and KV heads divides the other.
+    Source: Shoeybi et al. 2019, arXiv 1909.08053, section 3 (heads split); Shazeer 2019, arXiv 1911.02150 (one KV head).
+    """
+    _model(cfg)
+    _whole(0, tokens=tokens)
+    _whole(batch=batch, gpus=gpus)
+    total = sum(_on_gpu(layer.attention, gpus) * _kept(layer, tokens) for layer in cfg.layers)
+    return _bytes(batch * total, bytes_per_element)
+
+
 def state_elements(cfg):
     """Numbers of fixed state per sequence (linear attention, Mamba): the same at every length."""
     _model(cfg)

@@ -273,6 +273,7 @@ class ModelConfig:
     embed_scale multiplies the embedding (Gemma: sqrt(d)). counted: parts outside the layers (learned positions ..).
     unsupported: features that the model refuses to run, by name. warnings: what a reader of the file should know.
     stated_heads: (h, n_kv) as a config.json states them where the layers say otherwise; only the naive cache formula uses it.
+    fields: where the numbers come from, (our name, the file's key, its value, "file" or "class") each; no part of the model.
     """
 
     V: int
@@ -287,6 +288,7 @@ class ModelConfig:
     model_type: str = ""
     warnings: tuple[str, ...] = ()
     stated_heads: tuple[int, int] | None = None
+    fields: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
         _whole("ModelConfig", V=self.V, d=self.d, max_len=self.max_len)

@@ -12,7 +12,7 @@ from lib import arithmetic as a
 from lib.__main__ import main
 from lib.families import read_config
 from lib.families.describe import page
-from lib.families.implied import as_json, why_naive_fails
+from lib.families.implied import added, as_json, cache_kinds, lengths, why_naive_fails
 from published import CONFIGS, FACTS
 
 ASKED = [
@@ -54,10 +54,11 @@ def test_the_page_says_what_the_block_is_and_what_the_old_one_was():
     assert "each head's q and k" in told["QK-norm"]
     assert "the embedding itself (tied)" in told["head"]
     assert "596,049,920 (596 million)" in told["total"]
-    assert "57,344 elements, 112 KiB" in told["one token"]
+    assert " ".join(told["GQA 2:1 in 28 o"].split()[7:]) == "112 KiB 448 MiB 3.5 GiB 14 GiB"
+    assert "    28 x 8 x (128 + 128); num_key_value_heads 8, head_dim 128" in lines
     assert "28,672 per token (0.5 times the truth)" in told["usual formula"]
     assert "                 - a head is 128 wide, and d // h is 64" in lines
-    assert "                 beyond the 40,960 tokens that the file declares" in lines
+    assert "  at 131,072     beyond the 40,960 tokens that the file declares" in lines
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_the_page_says_what_the_block_is_and_what_the_old_one_was():
         ("phi-3.5-mini", ["longrope scaling x32 beyond 4,096", "262,144 tokens in 32 of 32"]),
         ("gpt-oss-20b", ["does not run: attention sinks", "biases of experts and router"]),
         ("llama-1-7b", ["rope_theta is not in the file", "num_key_value_heads = 32"]),
-        ("deepseek-v3.2", ["7,808 elements per token of an indexer", "index"]),
+        ("deepseek-v3.2", ["a sparse-attention indexer in 61 of 61 layers", "61 x 128", "index_head_dim 128"]),
         ("llama-3-8b", ["2 L n_kv (d / h) is right for this model", "runs it"]),
     ],
 )  # fmt: skip
@@ -135,6 +136,99 @@ def test_no_reason_is_given_where_the_naive_formula_is_right():
     cfg = read_config(CONFIGS / "mistral-7b-v0.1.json")
     assert why_naive_fails(cfg, 4096) == []
     assert why_naive_fails(cfg, 4097) == ["windows cap 32 of 32 layers at 4,096 tokens"]
+
+
+# ---- the cache by kind of layer, on one GPU and on several
+
+
+def test_kinds_of_layers_add_up_to_the_whole_cache():
+    for row in FACTS:
+        cfg = read_config(CONFIGS / f"{row['model']}.json")
+        kinds, at = cache_kinds(cfg, 70_000, 3, gpus=1), lengths(70_000)
+        assert at == (2187, 17500, 70000)
+        assert added(kinds, "bytes_at") == [a.sequence_bytes(cfg, t, 3) for t in at], row["model"]
+        assert added(kinds, "bytes_at_per_gpu") == added(kinds, "bytes_at")  # one GPU holds everything
+        each = a.kv_bytes_per_token(cfg) + 2 * a.extra_kv_elements_per_token(cfg)
+        assert added(kinds, "bytes_per_token") == each
+
+
+@pytest.mark.parametrize(
+    ("name", "per_gpu", "spread"),
+    [  # hand-computed: bytes per token on each of 8 GPUs
+        ("llama-3-8b", [2 * 32 * 1 * 256], ["split: 1 of 8 KV heads on each"]),
+        ("llama-2-7b", [2 * 32 * 4 * 256], ["split: 4 of 32 KV heads on each"]),
+        ("qwen3-30b-a3b", [2 * 48 * 1 * 256], ["replicated: 1 of 4 KV heads on each, so 2 copies of each head"]),
+        ("deepseek-v3", [2 * 61 * 576], ["whole on each: a latent has no heads to split"]),
+        ("phi-4", [None], ["40 query heads and 10 KV heads do not divide evenly over 8 GPUs; over 5 they would"]),
+    ],
+)  # fmt: skip
+def test_tensor_parallelism_splits_heads_and_copies_what_has_none(name, per_gpu, spread):
+    kinds = cache_kinds(read_config(CONFIGS / f"{name}.json"), 1000)
+    assert [kind["bytes_per_token_per_gpu"] for kind in kinds] == per_gpu
+    assert [kind["spread"] for kind in kinds] == spread
+
+
+def test_a_field_stands_behind_a_number_only_where_it_says_that_number():
+    falcon = read_config(CONFIGS / "falcon-7b.json")  # num_kv_heads 71 and multi_query: one KV head
+    assert cache_kinds(falcon, 100)[0]["fields"] == {"head_dim": 64}
+    facts = as_json(falcon)
+    stated = {row["key"]: (row["value"], row["from"]) for row in facts["fields"]}
+    assert stated["multi_query"] == (True, "file")
+    assert stated["num_kv_heads"] == (71, "file")
+    assert stated["head_dim"] == (64, "class")
+    assert "multi_query true" in page(falcon)
+    assert "head_dim 64*" in page(falcon)
+
+
+def test_every_size_of_every_published_file_has_its_field_on_the_page():
+    for row in FACTS:
+        cfg = read_config(CONFIGS / f"{row['model']}.json")
+        stated = {field["name"]: field["value"] for field in as_json(cfg)["fields"]}
+        assert (stated["V"], stated["d"]) == (cfg.V, cfg.d), row["model"]
+        for kind in cache_kinds(cfg, 100):
+            if kind["kind"].startswith(("GQA", "MHA", "MQA", "MLA")):
+                assert kind["fields"], row["model"]
+
+
+def test_json_has_what_the_page_counts_and_what_not():
+    facts = as_json(read_config(CONFIGS / "gpt-oss-20b.json"), 4096, gpus=4)
+    assert [kind["kind"] for kind in facts["cache_by_kind"]] == ["GQA 8:1, window 128", "GQA 8:1"]
+    assert facts["cache_lengths"] == [128, 1024, 4096]
+    assert facts["cache_bytes_at_lengths"] == [
+        24 * 2048 * 128,
+        12 * 2048 * (128 + 1024),
+        12 * 2048 * (128 + 4096),
+    ]
+    assert facts["cache_bytes_at_lengths_per_gpu"] == [x // 4 for x in facts["cache_bytes_at_lengths"]]
+    assert facts["counted"][0] == {
+        "name": "attention sinks",
+        "layers": 24,
+        "parameters": 1536,
+        "active": 1536,
+    }
+    assert facts["not_counted"] == ["activations, workspace, pages and padding of an engine"]
+    mtp = as_json(read_config(CONFIGS / "deepseek-v3.json"))["not_counted"]
+    assert any("MTP" in text for text in mtp)
+
+
+def test_two_files_side_by_side(capsys):
+    paths = [str(CONFIGS / f"{name}.json") for name in ("llama-3-8b", "deepseek-v3")]
+    assert main(["describe", "--compare", *paths, "--tokens", "4096", "--gpus", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = {line[2:28].strip(): line for line in reversed(lines) if line.startswith("  ")}
+    assert lines[0].split() == ["llama-3-8b", "deepseek-v3"]
+    assert told["parameters"].split()[1::3] == ["8,030,261,248", "671,026,404,352"]
+    assert told["at 4,096, each of 2 GPUs"].split()[-4:] == ["256", "MiB", "274", "MiB"]
+    assert told["windows"].split()[1] == "="  # none in either
+    assert told["attention"].split()[1] != "="
+    assert all(len(line) <= 140 for line in lines)
+    assert main(["describe", "--compare", *paths, "--json"]) == 0
+    both = json.loads(capsys.readouterr().out)
+    assert both == [json.loads(json.dumps(as_json(read_config(path)))) for path in paths]
+    for wrong in (["describe"], ["describe", paths[0], "--compare", *paths]):
+        with pytest.raises(SystemExit, match="2"):
+            main(wrong)
+        assert "give one PATH, or --compare A B" in capsys.readouterr().err
 
 
 # ---- the command
@@ -201,6 +295,7 @@ def test_a_gguf_file(tmp_path, capsys):
         ("GGUF, and then nothing", (), "config.json"),
         (None, ("--tokens", "-3"), "tokens = -3"),
         (None, ("--batch", "0"), "batch = 0"),
+        (None, ("--gpus", "0"), "gpus = 0"),
         (None, ("--bandwidth", "0"), "bandwidth = 0"),
     ],
 )  # fmt: skip

@@ -97,6 +97,7 @@ def _model(reader):
         counted=tuple(reader.counted),
         unsupported=tuple(dict.fromkeys(reader.refused)),
         model_type=f.model_type,
+        fields=f.stated(),
         stated_heads=reader.stated_heads(),
         warnings=reader.warnings(),
     )

@@ -118,13 +118,14 @@ def show(value):
 
 
 class Fields:
-    """Typed access to one raw dictionary, for one family. `used`, `defaulted` and `warnings` are what it reports."""
+    """Typed access to one raw dictionary, for one family. `used`, `defaulted`, `warnings` and `stated()` are what it reports."""
 
     def __init__(self, raw, model_type, spellings=None, defaults=None):
         self.raw, self.model_type = raw, model_type
         self.spellings = SPELLINGS | (spellings or {})
         self.defaults = defaults or {}
         self.used, self.defaulted, self.warnings = set(), {}, []
+        self.read = {}  # what was asked for, in order: our name -> (their key, the value in the file)
 
     def keys(self, name):
         return self.spellings.get(name, (name,))
@@ -163,6 +164,7 @@ class Fields:
             if isinstance(value, float) and isfinite(value) and value.is_integer() and "whole" in expected:
                 hint = f"; write {int(value)} without a decimal point"
             raise ValueError(f"{key} = {show(value)}: expected {expected}{hint}")
+        self.read[name] = key, value
         return value
 
     def size(self, name, default=_MISSING, lowest=1, highest=LARGEST):
@@ -211,10 +213,20 @@ class Fields:
         for name in names:
             self.used.update(self.keys(name))
 
+    def stated(self):
+        """(our name, their key, the value, "file" or "class") of every field that has a value and was asked for."""
+        ours = {key: name for name in self.spellings for key in self.keys(name)}
+        found = [(name, key, value, "file") for name, (key, value) in self.read.items()]
+        return tuple(
+            found + [(ours.get(key, key), key, value, "class") for key, value in self.defaulted.items()]
+        )
+
     def warn(self, message):
         if message not in self.warnings:
             self.warnings.append(message)
 
     def child(self, table, prefix):
         """Fields of a nested object; its keys are reported as prefix.key."""
-        return Fields({f"{prefix}.{key}": value for key, value in table.items()}, self.model_type)
+        part = Fields({f"{prefix}.{key}": value for key, value in table.items()}, self.model_type)
+        part.read = self.read
+        return part

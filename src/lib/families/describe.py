@@ -1,15 +1,25 @@
-"""What a config.json implies, as a page that a person reads, and as JSON: python -m lib describe PATH."""
+"""What a config.json implies, as a page that a person reads: python -m lib describe PATH."""
 
-import argparse
-import json
-import sys
+import textwrap
 from collections import Counter
-from pathlib import Path
 
 from .. import arithmetic as a
 from ..config import MLA
-from . import read_config
-from .implied import BANDWIDTH, Facts, as_json, count_of, distinct, why_naive_fails
+from .config_file import show
+from .implied import (
+    BANDWIDTH,
+    Facts,
+    added,
+    cache_kinds,
+    count_of,
+    counted_parts,
+    distinct,
+    lengths,
+    not_counted,
+    not_run,
+    stated_fields,
+    why_naive_fails,
+)
 
 # ---- the page
 
@@ -121,10 +131,11 @@ def _row(label, text):
     return f"  {label:<14} {text}"
 
 
-def _block(f):
+def block_rows(f):
+    """(label, lines about this model, what the 2019 block has)."""
     cfg = f.cfg
     qk = next((x.qk_norm for x in f.gqa if x.qk_norm), False)
-    rows = [
+    return [
         ("norm", [_norm(cfg)], "LayerNorm before each part"),
         ("feed-forward", _ffn(f), "GELU, 2 matrices, 4 d"),
         ("attention", _attention(f), "MHA"),
@@ -146,7 +157,10 @@ def _block(f):
         ("biases", [_biases(f)], "everywhere"),
         ("head", ["the embedding itself (tied)" if cfg.tied else "a matrix of its own"], "tied"),
     ]
-    rows.insert(0, ("", ["this model"], "the 2019 block (GPT-2)"))
+
+
+def _block(f):
+    rows = [("", ["this model"], "the 2019 block (GPT-2)"), *block_rows(f)]
     width = min(96, max(len(_row("", texts[0])) for _, texts, _ in rows))
     lines = []
     for label, texts, beside in rows:
@@ -172,34 +186,49 @@ def _parameters(cfg):
     return lines
 
 
-def _cache(cfg, tokens, batch):
+def _columns(label, cells):
+    return f"  {label:<47}" + "".join(f"{cell:>13}" for cell in cells)
+
+
+def _sizes(label, per_token, at):
+    return _columns(label, [a.format_bytes(per_token), *map(a.format_bytes, at)])
+
+
+def _cache(cfg, tokens, batch, gpus):
+    """The table: kinds of layer, per token and at three lengths, together, and on each of several GPUs."""
+    kinds, at = cache_kinds(cfg, tokens, batch, gpus), lengths(tokens)
+    together, each = added(kinds, "bytes_at"), added(kinds, "bytes_at_per_gpu")
+    lines = [_columns("", ["per token", *(f"at {t:,}" for t in at)])]
+    for kind in kinds:
+        label = f"{kind['kind']} in {kind['layers']} of {cfg.n_layers} layers"
+        lines.append(_sizes(label, kind["bytes_per_token"], kind["bytes_at"]))
+        fields = ", ".join(f"{key} {value:,}" for key, value in kind["fields"].items())
+        lines.append(f"    {kind['formula']}{'; ' if fields else ''}{fields}")
+    if not kinds:
+        return [*lines, _columns("nothing is cached", [])]
+    lines.append(_sizes("together, on one GPU", added(kinds, "bytes_per_token"), together))
+    if any(layer.attention and getattr(layer.attention, "window", None) for layer in cfg.layers):
+        lines.append(_sizes("if windows were not used", a.kv_bytes_per_token(cfg), [
+            a.sequence_bytes(cfg, t, batch) - a.kv_bytes(cfg, t, batch) + a.kv_bytes(cfg, t, batch, capped=False) for t in at
+        ]))  # fmt: skip
+    label = f"on each of {gpus} GPUs"
+    lines.append(
+        _columns(label, ["see below"])
+        if each is None
+        else _sizes(label, added(kinds, "bytes_per_token_per_gpu"), each)
+    )
+    lines += [f"    {kind['kind']}: {kind['spread']}" for kind in kinds]
+    return lines
+
+
+def _usual(cfg, tokens, batch):
+    """The usual formula beside the truth, and why it differs."""
     per_token, naive = a.kv_elements_per_token(cfg), a.naive_kv_elements_per_token(cfg)
-    capped, full = a.kv_bytes(cfg, tokens, batch), a.kv_bytes(cfg, tokens, batch, capped=False)
-    each = f"{tokens:,} tokens" + (f" x {batch}" if batch > 1 else "")
-    lines = [
-        _row("one token", f"{per_token:,} elements, {a.format_bytes(a.kv_bytes_per_token(cfg))} in bf16"),
-        _row(
-            each,
-            f"{a.format_bytes(capped)}"
-            + (f"; {a.format_bytes(full)} if windows were not used" if full != capped else ""),
-        ),
-    ]
-    if tokens > cfg.max_len:
-        lines.append(_row("", f"beyond the {cfg.max_len:,} tokens that the file declares"))
-    if extra := a.extra_kv_elements_per_token(cfg):
-        lines.append(_row("beside it", f"{extra:,} elements per token of an indexer"))
-    if state := a.state_elements(cfg):
-        lines.append(
-            _row(
-                "fixed state",
-                f"{state:,} elements per sequence, {a.format_bytes(2 * state)} in bf16, at any length",
-            )
-        )
-    reasons = why_naive_fails(cfg, tokens)
-    guess = 2 * naive * tokens * batch
+    capped, guess = a.kv_bytes(cfg, tokens, batch), 2 * naive * tokens * batch
+    beyond = f"beyond the {cfg.max_len:,} tokens that the file declares"
+    lines = [_row(f"at {tokens:,}", beyond)] if tokens > cfg.max_len else []
     if naive == per_token and guess == capped:
-        lines.append(_row("usual formula", "2 L n_kv (d / h) is right for this model"))
-        return lines
+        return [*lines, _row("usual formula", "2 L n_kv (d / h) is right for this model")]
     ratio = (
         "right"
         if naive == per_token
@@ -210,8 +239,45 @@ def _cache(cfg, tokens, batch):
     said = f"2 L n_kv (d / h) says {naive:,} per token ({ratio})"
     if capped and guess != capped:
         said += f", {a.format_bytes(guess)} ({guess / capped:.3g} times)"
-    lines.append(_row("usual formula", said))
-    return lines + [_row("", f"- {reason}") for reason in reasons]
+    return [
+        *lines, _row("usual formula", said), *(_row("", f"- {reason}") for reason in why_naive_fails(cfg, tokens))
+    ]  # fmt: skip
+
+
+def _value(value):
+    if isinstance(value, list | dict):
+        return f"({len(value)} entries)"
+    whole = isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
+    return f"{int(value):,}" if whole else show(value)
+
+
+def _fields(cfg):
+    """Every field that a number came from, by part; * = not in the file, taken from the class."""
+    lines = []
+    for group, rows in stated_fields(cfg).items():
+        told = [f"{row['key']} {_value(row['value'])}{'*' * (row['from'] == 'class')}" for row in rows]
+        told = ", ".join(
+            text.replace(" ", "\u00a0") for text in told
+        )  # a line ends between fields, never within one
+        first, rest = f"  {group:<17}", " " * 19
+        wrapped = textwrap.wrap(
+            told, 110, initial_indent=first, subsequent_indent=rest, break_long_words=False
+        )
+        lines += [line.replace("\u00a0", " ") for line in wrapped]
+    return lines
+
+
+def _counted(cfg):
+    lines = [
+        _row(
+            "weights",
+            "each once: matrices, biases, gains, routers, all experts; a tied head is the embedding",
+        ),
+        _row("cache", "keys and values in bf16; a window layer keeps at most its window"),
+    ]
+    for part in counted_parts(cfg):
+        lines.append(_row("", f"{part['name']}: {part['parameters']:,}"))
+    return lines + [_row("not", f"{text}") for text in not_counted(cfg)]
 
 
 def _rate(value):
@@ -238,66 +304,29 @@ def _time(cfg, tokens, batch, bandwidth):
     ]
 
 
-def page(cfg, tokens=131072, batch=1, bandwidth=BANDWIDTH, name=""):
+def page(cfg, tokens=131072, batch=1, bandwidth=BANDWIDTH, name="", gpus=8):
     """The description as text."""
     f = Facts(cfg)
     title = f"{name + ': ' if name else ''}{cfg.model_type or 'a model'}, {cfg.n_layers} layers, d = {cfg.d:,}, V = {cfg.V:,}"
     lines = [title, "", "The block", *_block(f), "", "Parameters", *_parameters(cfg)]
-    lines += ["", "The cache", *_cache(cfg, tokens, batch)]
     who = "one sequence" if batch == 1 else f"{batch} sequences"
+    lines += [
+        "",
+        f"The cache of {who}, in bf16",
+        *_cache(cfg, tokens, batch, gpus),
+        *_usual(cfg, tokens, batch),
+    ]
     lines += ["", f"One decode step, {who} of {tokens:,} tokens", *_time(cfg, tokens, batch, bandwidth)]
-    names = list(
-        dict.fromkeys(
-            [
-                *cfg.unsupported,
-                *(c.name for c in cfg.counted),
-                *(c.name for x in cfg.layers for c in x.counted),
-            ]
+    if cfg.fields:
+        note = (
+            " (* not in the file: the default of the class)"
+            if any(x[3] == "class" for x in cfg.fields)
+            else ""
         )
-    )
-    lines += ["", "This book's block", f"  {'does not run: ' + ', '.join(names) if names else 'runs it'}"]
+        lines += ["", f"The fields behind the numbers{note}", *_fields(cfg)]
+    lines += ["", "What is counted", *_counted(cfg)]
+    names = ", ".join(not_run(cfg))
+    lines += ["", "This book's block", f"  {'does not run: ' + names if names else 'runs it'}"]
     if cfg.warnings:
         lines += ["", "Read with care", *(f"  - {warning}" for warning in cfg.warnings)]
     return "\n".join(lines)
-
-
-def _name(path):
-    path = Path(path)
-    return (
-        path.resolve().name
-        if path.is_dir()
-        else path.parent.resolve().name
-        if path.name == "config.json"
-        else path.stem
-    )
-
-
-def main(argv=None):
-    """python -m lib describe. Returns the exit code: 0, or 2 with one line on stderr."""
-    parser = argparse.ArgumentParser(
-        prog="python -m lib describe", description="Which block a config describes, and what it costs."
-    )
-    parser.add_argument("path", metavar="PATH", help="a config.json, a model folder, or a .gguf file")
-    parser.add_argument("--tokens", type=int, default=131072, help="tokens in each sequence (131072)")
-    parser.add_argument("--batch", type=int, default=1, help="sequences (1)")
-    parser.add_argument(
-        "--bandwidth",
-        type=float,
-        default=BANDWIDTH / 1e9,
-        metavar="GB/S",
-        help="memory bandwidth in GB per second (1000)",
-    )
-    parser.add_argument("--json", action="store_true", help="the same as JSON")
-    args = parser.parse_args(argv)
-    try:
-        cfg = read_config(args.path)
-        options = args.tokens, args.batch, args.bandwidth * 1e9
-        if args.json:
-            text = json.dumps(as_json(cfg, *options), indent=2)
-        else:
-            text = page(cfg, *options, name=_name(args.path))
-    except (ValueError, OSError) as error:
-        print(f"describe: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    print(text)
-    return 0

@@ -1,9 +1,13 @@
 """What a configuration implies: the facts that `describe` puts on its page, as plain values."""
 
+import re
+from dataclasses import replace
+
 from .. import arithmetic as a
-from ..config import GQA, MLA, Dense, MoE
+from ..config import GQA, MLA, Dense, MoE, Rope
 
 BANDWIDTH = 10**12  # bytes per second of the bandwidth bound, unless something else is asked for: 1 TB/s
+MOST_GPUS = 4096
 
 
 def count_of(items, total, what="layers"):
@@ -72,9 +76,170 @@ class Facts:
         return list(found.values())
 
 
-def as_json(cfg, tokens=131072, batch=1, bandwidth=BANDWIDTH):
+# ---- the cache by kind of layer
+
+
+def _bare(attention):
+    """The attention without what no cache depends on: equal ones are one kind."""
+    if isinstance(attention, MLA):
+        return replace(attention, rope=Rope(), scale=None, bias=False)
+    return replace(attention, rope=None, qk_norm=False, bias=False, out_bias=False, scale=None)
+
+
+def lengths(tokens):
+    """Three lengths, tokens / 32, tokens / 4 and tokens, as far as they are whole numbers."""
+    return tuple(dict.fromkeys(n for n in (tokens // 32, tokens // 4, tokens) if n > 0))
+
+
+_SPELLED = {
+    "n_kv_heads": "kv_heads|key_value_heads|query_group", "head_dim": "head_dim$", "window": "window|chunk_size",
+    "kv_lora_rank": "kv_lora_rank", "qk_rope_head_dim": "qk_rope_head_dim",
+}  # fmt: skip
+
+
+def _behind(cfg, attention):
+    """{the file's key: its value} behind each number of an attention layer's cache, where a field says that very number."""
+    latent = isinstance(attention, MLA)
+    names = ("kv_lora_rank", "qk_rope_head_dim") if latent else ("n_kv_heads", "head_dim", "window")
+    found = {}
+    for name in names:
+        value, like = getattr(attention, name), re.compile(_SPELLED[name])
+        fields = sorted(cfg.fields, key=lambda field: field[0] != name)  # the common name first
+        keys = [key for ours, key, said, _ in fields if like.search(ours) and said == value]
+        found |= {keys[0]: value} if keys and value else {}
+    return found
+
+
+def _label(attention):
+    if isinstance(attention, MLA):
+        return "MLA latent", f"({attention.kv_lora_rank} + {attention.qk_rope_head_dim})"
+    window = f", window {attention.window:,}" if attention.window else ""
+    return (
+        f"{sharing(attention)}{window}",
+        f"{attention.n_kv_heads} x ({attention.head_dim} + {attention.d_v})",
+    )
+
+
+def _spread(attention, gpus):
+    """How an attention layer's cache lies on several GPUs, in words."""
+    if isinstance(attention, MLA):
+        return "whole on each: a latent has no heads to split"
+    n = attention.n_kv_heads
+    if n >= gpus:
+        return f"split: {n // gpus} of {n} KV heads on each"
+    return f"replicated: 1 of {n} KV head{'s' * (n > 1)} on each, so {gpus // n} copies of each head"
+
+
+def cache_kinds(cfg, tokens, batch=1, gpus=8):
+    """What is cached in bf16, kind by kind: a list of dictionaries, one per shape of attention and per extra part.
+
+    Per token for one sequence; bytes_at and bytes_at_per_gpu for `batch` sequences, one value per length of `lengths(tokens)`.
+    Per GPU: None where the heads do not divide (`spread` says why); a fixed state and extra keys count whole on every GPU.
+    """
+    if not 1 <= gpus <= MOST_GPUS:
+        raise ValueError(f"gpus = {gpus!r}: expected a whole number from 1 to {MOST_GPUS:,}")
+    at, shapes, extras = lengths(tokens), {}, {}
+    for layer in cfg.layers:
+        if layer.attention is not None:
+            shapes.setdefault(_bare(layer.attention), []).append(layer)
+        for c in layer.counted:
+            if c.kv_elements or c.state_elements:
+                extras.setdefault(c.name, []).append(c)
+    return [_attention_kind(cfg, x, layers, at, batch, gpus) for x, layers in shapes.items()] + [
+        _extra_kind(name, parts, at, batch) for name, parts in extras.items()
+    ]
+
+
+def _attention_kind(cfg, attention, layers, at, batch, gpus):
+    part = cfg.replace(layers=tuple(layers))
+    kind, formula = _label(attention)
+    try:
+        each = [a.kv_bytes_per_gpu(part, t, gpus, batch) for t in at]
+        one, spread = a.kv_bytes_per_gpu(part, 1, gpus), _spread(attention, gpus)
+    except ValueError as error:
+        each, one, spread = None, None, str(error)
+    return {
+        "kind": kind, "layers": len(layers), "formula": f"{len(layers)} x {formula}", "fields": _behind(cfg, attention),
+        "elements_per_token": a.kv_elements_per_token(part), "bytes_per_token": a.kv_bytes_per_token(part),
+        "bytes_at": [a.kv_bytes(part, t, batch) for t in at],
+        "bytes_per_token_per_gpu": one, "bytes_at_per_gpu": each, "spread": spread,
+    }  # fmt: skip
+
+
+def _extra_kind(name, parts, at, batch):
+    per_token, state = sum(c.kv_elements for c in parts), sum(c.state_elements for c in parts)
+    size = [2 * batch * (per_token * t + state) for t in at]
+    formula = f"{len(parts)} x {parts[0].kv_elements}"
+    return {
+        "kind": name, "layers": len(parts), "fields": {},
+        "formula": f"a fixed state of {state:,} numbers per sequence, at any length" if state else formula,
+        "elements_per_token": per_token, "bytes_per_token": 2 * per_token, "bytes_at": size,
+        "bytes_per_token_per_gpu": 2 * per_token, "bytes_at_per_gpu": size,
+        "spread": "whole on each, at most: an engine may split it by its own heads" if state else "whole on each",
+    }  # fmt: skip
+
+
+def added(kinds, key):
+    """The sum over kinds; None where one kind has none (its heads do not divide)."""
+    values = [kind[key] for kind in kinds]
+    if None in values:
+        return None
+    return [sum(column) for column in zip(*values)] if values and isinstance(values[0], list) else sum(values)
+
+
+# ---- where the numbers come from, and what is left out
+
+_GROUPS = (
+    ("embedding, head", r"^(V|d|tied)$"),
+    ("positions", r"^(base|max_len)$|rope(?!_head)|rotary|alibi|original_max"),
+    ("state", r"^linear_|mamba|ssm_|conv|n_groups|time_step|lru|shortconv"),
+    ("feed-forward", r"^(d_ff|active|activation)$|expert|moe|mlp|ffn|intermediate|first_k_dense|decoder_sparse"),
+    ("attention", r"head|lora_rank|attention|attn|qkv|qk_|kv_|multi_query|window|sliding|chunk|layer_types|index_|^n_layers$"),
+    ("other", ""),
+)  # fmt: skip
+
+
+def stated_fields(cfg):
+    """Group -> the fields of the file that this reader asked for: dictionaries of name, key, value, from ("file" or "class")."""
+    found = {group: [] for group, _ in _GROUPS}
+    for name, key, value, source in cfg.fields:
+        if re.search(r"[\[.]\d", key):
+            continue  # an entry of a list that is named itself
+        group = next(group for group, pattern in _GROUPS if re.search(pattern, name))
+        found[group].append({"name": name, "key": key, "value": value, "from": source})
+    return {group: rows for group, rows in found.items() if rows}
+
+
+def counted_parts(cfg):
+    """Parts that are counted and not run: dictionaries of name, layers (0 = outside them), parameters, active in all."""
+    inside = [c for layer in cfg.layers for c in layer.counted]
+    rows = []
+    for name in dict.fromkeys(c.name for c in (*inside, *cfg.counted)):
+        mine = [c for c in (*inside, *cfg.counted) if c.name == name]
+        active = sum(c.parameters if c.active is None else c.active for c in mine)
+        rows.append({
+            "name": name, "layers": sum(c.name == name for c in inside),
+            "parameters": sum(c.parameters for c in mine), "active": active,
+        })  # fmt: skip
+    return rows
+
+
+def not_run(cfg):
+    """What this book's block does not run, by name; empty where it runs all of it."""
+    return list(dict.fromkeys([*cfg.unsupported, *(part["name"] for part in counted_parts(cfg))]))
+
+
+def not_counted(cfg):
+    """What no number on the page contains: what every model needs beside it, and what this file's own notes say."""
+    return ["activations, workspace, pages and padding of an engine"] + [
+        x for x in cfg.warnings if "counted" in x
+    ]
+
+
+def as_json(cfg, tokens=131072, batch=1, bandwidth=BANDWIDTH, gpus=8):
     """The same facts as a dictionary of plain values. A field that differs between layers is a list of its values."""
     f, p = Facts(cfg), a.parameters(cfg)
+    kinds = cache_kinds(cfg, tokens, batch, gpus)
     scalings = f.scalings()
     return {
         "model_type": cfg.model_type,
@@ -128,6 +293,14 @@ def as_json(cfg, tokens=131072, batch=1, bandwidth=BANDWIDTH):
         "arithmetic_intensity": a.arithmetic_intensity(cfg, tokens, batch),
         "bandwidth": bandwidth,
         "decode_seconds": a.decode_seconds(cfg, tokens, bandwidth, batch),
+        "cache_lengths": list(lengths(tokens)),
+        "cache_bytes_at_lengths": added(kinds, "bytes_at"),
+        "gpus": gpus,
+        "cache_bytes_at_lengths_per_gpu": added(kinds, "bytes_at_per_gpu"),
+        "cache_by_kind": kinds,
+        "fields": [row for rows in stated_fields(cfg).values() for row in rows],
+        "counted": counted_parts(cfg),
+        "not_counted": not_counted(cfg),
         "unsupported": list(cfg.unsupported),
         "warnings": list(cfg.warnings),
     }

@@ -5,7 +5,7 @@ from math import isfinite
 
 from ..config import Rope, Scaling
 from ..frequencies import rope_attention_factor
-from .config_file import Fields, show
+from .config_file import show
 
 KINDS = {
     "default": None,
@@ -85,7 +85,7 @@ def _new_entry(reader, kind):
 
 
 def _part(reader, entry, prefix):
-    return Fields({f"{prefix}.{key}": value for key, value in entry.items()}, reader.f.model_type)
+    return reader.f.child(entry, prefix)
 
 
 def _base(reader, new, old, local):
