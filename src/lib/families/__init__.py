@@ -20,6 +20,14 @@ _OUTSIDE = ("a logit", "a mixture")  # what stands outside the layers, or is one
 _BUILDERS = vars(layers) | vars(hybrids)
 
 
+class UnknownFamily(ValueError):
+    """A model_type without a row. str(error) is the message, error.model_type the name."""
+
+    def __init__(self, message, model_type):
+        super().__init__(message)
+        self.model_type = model_type
+
+
 def read_config(source):
     """A config.json (path, model folder, .gguf, or a dictionary) -> ModelConfig.
 
@@ -38,10 +46,9 @@ def read_config(source):
     family = FAMILIES.get(model_type)
     if family is None:
         near = get_close_matches(model_type, FAMILIES, n=3, cutoff=0.7)
-        names = ", ".join(near or sorted(FAMILIES))
-        hint = f"the nearest known names are {names}" if near else f"known are {names}"
-        raise ValueError(
-            f"model_type {show(model_type)} is not known here, so no number is given for it; {hint}"
+        hint = f"; the nearest known names are {', '.join(near)}" if near else ""
+        raise UnknownFamily(
+            f"model_type {show(model_type)} is not known here, so no number is given for it{hint}", model_type
         )
     return _model(Reader(raw, model_type, family, [*told, *notes]))
 
