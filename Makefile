@@ -1,8 +1,9 @@
 # Each target calls a Python module; README.md gives the same commands for a machine without make.
-# CH=05 picks one chapter, LAB_ARGS=--no-browser goes to JupyterLab, PYTHON=python3.12 chooses what makes the environment.
+# CH=05 picks one chapter, RESET=05 brings a fresh copy of one (yours stays beside it), LAB_ARGS=--no-browser goes to JupyterLab, PYTHON=python3.12 chooses what makes the environment.
 PYTHON ?= python3
 CH ?=
 LAB_ARGS ?=
+RESET ?=
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
@@ -19,8 +20,8 @@ setup: ## make .venv and install the book under requirements.lock (needs Python 
 model: setup ## fetch SmolLM2-135M-Instruct (93 MB), check its sha256, keep it in models/
 	@$(PY) -m book.fetch_model
 
-lab: model ## read the book: copy the chapters to work/ and open JupyterLab there [LAB_ARGS=--no-browser]
-	@$(PY) -m book.lab $(LAB_ARGS)
+lab: model ## read the book: copy it to work/, open JupyterLab there [RESET=05] [LAB_ARGS=--no-browser]
+	@$(PY) -m book.lab $(if $(RESET),--reset $(RESET)) $(LAB_ARGS)
 
 test: model ## run the whole test suite, every notebook included [CH=05]
 	@$(PY) -m book.run_tests $(CH)

@@ -1,12 +1,10 @@
 """What nbval does not look at: pairs, execution, size, machine paths, and the shape of a chapter."""
 
-import json
 import re
 
 import nbformat
 import pytest
 
-from book.lab import copy_chapters, reader_copy
 from book.paths import NOTEBOOKS, chapters
 from book.publish import execute
 
@@ -210,37 +208,6 @@ def test_unknown_chapter_is_named():
         chapters("77")
 
 
-def book_of(folder, *names, text="one"):
-    cell = nbformat.v4.new_code_cell(text, metadata={"tags": ["solution"]}, id="a")
-    nb = nbformat.v4.new_notebook(cells=[cell], metadata={"jupytext": {"formats": "ipynb,py:percent"}})
-    for name in names:
-        nbformat.write(nb, folder / f"{name}.ipynb")
-
-
-def test_a_readers_copy_is_never_overwritten(tmp_path):
-    book, work, said = tmp_path / "book", tmp_path / "work", []
-    book.mkdir()
-    book_of(book, "01_a")
-    assert copy_chapters(book, work, said.append) == (["01_a.ipynb"], [], [])
-    mine = work / "01_a.ipynb"
-    mine.write_text("my notes", encoding="utf-8")
-    book_of(book, "01_a", "02_b", text="two")
-    said.clear()
-    assert copy_chapters(book, work, said.append) == (["02_b.ipynb"], ["01_a.ipynb"], ["01_a.ipynb"])
-    assert mine.read_text(encoding="utf-8") == "my notes"
-    assert [line for line in said if "newer 01_a.ipynb" in line]
-    mine.rename(work / "mine.ipynb")
-    assert copy_chapters(book, work, said.append)[0] == ["01_a.ipynb"]
-    assert copy_chapters(book, work, said.append) == ([], ["01_a.ipynb", "02_b.ipynb"], [])
-
-
-def test_a_readers_copy_is_unpaired_and_folded(tmp_path):
-    book_of(tmp_path, "01_a")
-    nb = json.loads(reader_copy(tmp_path / "01_a.ipynb"))
-    assert "jupytext" not in nb["metadata"]
-    assert nb["cells"][0]["metadata"]["jupyter"]["source_hidden"] is True
-
-
 def test_pairing_holds_in_notebooks_only():
     text = (NOTEBOOKS / "jupytext.toml").read_text(encoding="utf-8")
     assert 'formats = "ipynb,py:percent"' in text
@@ -249,3 +216,23 @@ def test_pairing_holds_in_notebooks_only():
     root = NOTEBOOKS.parent
     assert "jupytext]" not in (root / "pyproject.toml").read_text(encoding="utf-8")
     assert not list(root.glob("*jupytext*"))
+
+
+def test_a_pair_opens_whatever_its_times_are(tmp_path):
+    """Case S2-NB-01: the .ipynb is younger than its .py after every execution; Jupyter refused all eleven chapters."""
+    import os
+    import shutil
+
+    from jupyter_server.services.contents.largefilemanager import LargeFileManager
+    from jupytext.sync_contentsmanager import build_sync_jupytext_contents_manager_class
+
+    for file in [NOTEBOOKS / "jupytext.toml", SOURCES[3], SOURCES[3].with_suffix(".ipynb")]:
+        shutil.copy(file, tmp_path)
+    name = SOURCES[3].with_suffix(".ipynb").name
+    for seconds, file in ((0, SOURCES[3].name), (10, name)):
+        os.utime(tmp_path / file, (1_700_000_000 + seconds,) * 2)
+    manager = build_sync_jupytext_contents_manager_class(LargeFileManager)()
+    manager.root_dir = str(tmp_path)
+    cells = manager.get(name)["content"].cells
+    assert [c.source for c in cells] == [c.source for c in nbformat.read(tmp_path / name, as_version=4).cells]
+    assert any(c.get("outputs") for c in cells)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from book.lab import lab_command, reader_copy
+from book.copies import START, chapter_copy, start_page
+from book.lab import lab_command, lab_environment
 from book.paths import chapters
 from book.run_tests import find_chromium
 
@@ -57,21 +58,11 @@ class Lab:
         )
         # Settings, workspaces and recent files of whoever runs the tests stay as they are.
         home = self.folder.parent / "home"
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "BOOK_DEVICE": "cpu",
-            "JUPYTER_PREFER_ENV_PATH": "1",
-        }
+        environment = lab_environment(os.environ) | {"OMP_NUM_THREADS": "1", "BOOK_DEVICE": "cpu"}
         environment |= {name: str(home / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTERLAB_SETTINGS_DIR")}
         environment |= {
             name: str(home / name) for name in ("JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR", "JUPYTER_DATA_DIR")
         }
-        quiet = (
-            home / "JUPYTERLAB_SETTINGS_DIR/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
-        )
-        quiet.parent.mkdir(parents=True)
-        quiet.write_text('{"fetchNews": "false"}')  # no question about news over the page's corner
         self.log = self.folder.parent / "lab.log"
         with self.log.open("wb") as log:  # the child keeps its own handle
             self.process = subprocess.Popen(
@@ -134,7 +125,8 @@ def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lab") / "book"
     folder.mkdir()
     for path in chapters(suffix=".ipynb"):
-        (folder / path.name).write_text(reader_copy(path), encoding="utf-8")
+        (folder / path.name).write_text(chapter_copy(path), encoding="utf-8")
+    (folder / START).write_text(start_page(), encoding="utf-8")
     server = Lab(folder)
     yield server
     server.stop()

@@ -2,8 +2,9 @@
 
 import nbformat
 import pytest
-from driver import Notebook
+from driver import SHOW, Notebook
 
+from book.copies import START
 from book.explore import ALL
 from book.paths import chapters
 
@@ -68,16 +69,45 @@ def follow(shown):
     shown.wait_for_picture()
 
 
-@pytest.mark.skipif(not CHAPTERS, reason="no chapter to open")
-def test_a_fresh_chapter_shows_its_pictures_before_it_is_run(lab, page):
-    """Opened and not run, an explorer's cell shows the stored picture, and no word about a missing widget."""
-    path = next(p for p in CHAPTERS if committed(p))
-    notebook = Notebook(page, lab, path.name)
-    index = next(c["index"] for c in notebook.cells() if c["explorer"])
-    from driver import SHOW
+def cell(page, index):
+    return page.evaluate_handle(SHOW, index).as_element()
 
-    node = page.evaluate_handle(SHOW, index).as_element()
+
+def run(page, index):
+    """Select a cell and run it, as Shift+Enter does."""
+    node = cell(page, index)
+    page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-cell')")
+    return node
+
+
+def test_what_a_reader_meets_before_and_between_runs(lab, page):
+    """A picture that was not run says so; run too early, its cell names the one to run first; without its kernel it says that too."""
+    path = next(p for p in CHAPTERS if p.stem.startswith("03"))
+    name, copy = committed(path)[0], nbformat.reads((lab.folder / path.name).read_text(), as_version=4)
+    index = next(i for i, c in enumerate(copy.cells) if c.get("outputs"))
+    notebook = Notebook(page, lab, path.name)
+    node = cell(page, index)
     node.wait_for_selector(".jp-OutputArea img")
     assert "widget" not in node.query_selector(".jp-OutputArea").inner_text().lower()
+    node = run(page, index)
+    said = node.wait_for_selector(".jp-OutputArea pre").inner_text()
+    assert "is made by code cell 1 of this notebook" in said and "Traceback" not in said
+    run(page, 1)
+    run(page, index)
+    shown = notebook.show(index, ALL[name])
+    shown.wait_for_picture()
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    page.wait_for_function(
+        "node => node.querySelector('[role=status]')?.innerText.includes('lost its kernel')", arg=shown.node
+    )
+    page.problems.clear()  # the widget manager reports the closed comms
+    lab.close_kernels()
+
+
+def test_the_first_page_opens_chapters(lab, page):
+    Notebook(page, lab, START)
+    assert page.locator("text=Would you like to receive").count() == 0
+    page.locator(".jp-Notebook a", has_text="RoPE, derived").first.click()
+    page.wait_for_selector('.jp-Notebook h1:has-text("03 · RoPE, derived")', timeout=30_000)
     assert page.problems == []
     lab.close_kernels()

@@ -20,6 +20,7 @@ from book.explore.knobs import LABEL_WIDTH, Knob
 from book.explore.scene import Recorder, svg
 from book.figures import HOUSE
 
+NOT_RUN = "This picture is not running yet.\nClick into the cell above it and press Shift+Enter."
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _shown = {}  # name -> the Explorer whose widgets are alive in this kernel; held, so that a forgotten one still gets closed
 
@@ -121,6 +122,10 @@ class Explorer:
     def frame(self, **knobs):
         """The picture at these settings, as PNG bytes. Needs no kernel."""
         return self._drawn(self.table(**knobs), _Stage.png)
+
+    def empty(self):
+        """The axes without anything on them and what to do, as PNG bytes: for a page on which the cell was not run yet."""
+        return self._drawn(self.table(), _Stage.empty_png)
 
     def moving(self, **knobs):
         """What moves, at these settings: a list of SVG strings, to be laid over `still`."""
@@ -325,6 +330,17 @@ class _Stage:
         self.canvas.restore_region(self.background)
         for artist in self.artists:
             self.figure.draw_artist(artist)
+        return self._encoded()
+
+    def empty_png(self):
+        self.canvas.restore_region(self.background)
+        box = {"fc": "white", "ec": "#888888", "boxstyle": "round,pad=0.6"}
+        note = self.figure.text(0.5, 0.5, NOT_RUN, ha="center", va="center", fontsize=15, bbox=box)
+        self.figure.draw_artist(note)
+        note.remove()
+        return self._encoded()
+
+    def _encoded(self):
         out = io.BytesIO()
         rgba = np.asarray(self.canvas.buffer_rgba())
         Image.fromarray(rgba).convert("RGB").save(out, "png", optimize=False, compress_level=6)

@@ -27,8 +27,8 @@ function render({ model, el }) {
   const lost = () => { says.textContent = LOST; };
   show();
   model.on("change:state", show);
-  model.on("comm:close", lost);
-  return () => { model.off("change:state", show); model.off("comm:close", lost); };
+  model.on("comm_live_update", lost);
+  return () => { model.off("change:state", show); model.off("comm_live_update", lost); };
 }
 
 export default { render };

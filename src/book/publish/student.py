@@ -15,6 +15,7 @@ from pathlib import Path
 
 import nbformat
 
+from book.copies import fold_checks
 from book.exercises.progress import FILE as PROGRESS
 from book.paths import BUILD, NOTEBOOKS, chapters
 from book.publish.execute import read_source, write
@@ -41,7 +42,7 @@ def student_copy(nb):
                 f" here; use lib or the stub:\n{cell.source}"
             )
         cell.outputs, cell.execution_count = [], None
-    nb.cells = kept
+    nb.cells = fold_checks(kept)
     nb.metadata.pop("jupytext", None)
     return nb
 
