@@ -71,7 +71,7 @@ for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
     norm = RMSNorm(7).to(dtype)
     _ = norm.load_state_dict({"weight": gain})
     out = norm(x).detach()
-    check_close(f"{str(dtype)[6:]:<9} mine = lib", my_rms_norm(x, gain), out, 1e-6)
+    check_close(f"{str(dtype)[6:]:<9} mine = lib", my_rms_norm(x, gain), out)
     assert out.dtype == dtype, "the output has the dtype of the input"
 
 # %% [markdown]
@@ -134,9 +134,10 @@ torch.manual_seed(1)
 x = torch.randn(6, 9, dtype=torch.float64, requires_grad=True)
 gain, target = torch.randn(9, dtype=torch.float64), torch.randn(6, 9, dtype=torch.float64)
 y = rms_norm(x, gain, eps=0.0)
-check_close("norm(1000 x) = norm(x)", rms_norm(1000 * x, gain, eps=0.0), y, 1e-12)
+check_close("norm(1000 x) = norm(x)", rms_norm(1000 * x, gain, eps=0.0), y)
 (y - target).pow(2).sum().backward()
-check_close("x . gradient = 0, all six tokens", (x * x.grad).sum(-1), torch.zeros(6), 1e-12)
+sizes = x.norm(dim=-1) * x.grad.norm(dim=-1)
+check_close("x . gradient = 0, all six tokens", (x * x.grad).sum(-1), torch.zeros(6), scale=sizes.max())
 check_equal("the gradient itself is not 0", bool((x.grad.norm(dim=-1) > 0.1).all()), True)
 moved = [bool((norm(x + 10) - norm(x)).abs().max() > 0.1) for norm in (rms_norm, layer_norm)]
 check_equal("a shift of 10 moves RMSNorm, LayerNorm", moved, [True, False])
@@ -209,7 +210,7 @@ for name, y in (("upcast, one rounding at the end", rms_norm(x, eps=0.0)), ("eve
     errors[name] = ((y.double() - exact) / exact).abs().mean().item()
     print(f"{name:<32} mean relative error {errors[name]:.2%}")
 one_end, every = errors.values()
-check_close("in per cent", [100 * one_end, 100 * every], [0.14, 0.22], 0.01)
+check_close("in per cent", [100 * one_end, 100 * every], [0.14, 0.22], 0.05)
 
 # %% [markdown]
 # Half as much again, and of a worse kind: the rounding error of the divisor is **shared by the whole row**, so the vector comes out too long or too short.
@@ -408,7 +409,7 @@ print(f"embedding rows: RMS {size(rows):.2f}; after the norm {size(right):.3f}")
 print(f"without the gain {size(rms_norm(rows, eps=1e-5)):.1f}")
 print(f"mean subtracted first: {gap(layer_norm(rows, gain, eps=1e-5)):.1%} off")
 print(f"eps 1e-6 instead of 1e-5: {gap(rms_norm(rows, gain, eps=1e-6)):.2%} off")
-check_close("four lines = lib, on SmolLM2's own gain", my_rms_norm(rows, gain, 1e-5), right, 1e-6)
+check_close("four lines = lib, on SmolLM2's own gain", my_rms_norm(rows, gain, 1e-5), right)
 check_equal("eps in its config", configs.load("smollm2-135m")["rms_norm_eps"], 1e-5)
 check_equal("without its gain, more than 20 times too large", size(rms_norm(rows)) / size(right) > 20, True)
 
@@ -441,7 +442,7 @@ x = torch.tensor([1.0])
 right = rms_norm(x, torch.tensor([stored]), eps=0.0, unit_offset=True, gain_last=True).item()
 twice = rms_norm(x, torch.tensor([stored + 1]), eps=0.0, unit_offset=True, gain_last=True).item()
 print(f"right {right:.4f}   added twice {twice:.4f}   {twice / right - 1:.1%} too large at every norm")
-check_close("both", [right, twice], [9.6856, 10.6856], 1e-4)
+check_close("both", [right, twice], [9.6856, 10.6856], 1e-5)
 
 # %% [markdown]
 # ## Exercises

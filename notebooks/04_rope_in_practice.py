@@ -89,7 +89,7 @@ def score(q, k, layout):
 right, permuted = score(q, k, "adjacent"), score(q[..., order], k[..., order], "half")
 print(f"adjacent {right:+.4f}   permuted, half-split {permuted:+.4f}")
 print(f"half-split without the permutation {score(q, k, 'half'):+.4f}")
-check_close("score at positions 7 and 3", permuted, right, 1e-12)
+check_close("score at positions 7 and 3", permuted, right)
 
 # %% [markdown]
 # So a layout is **a permutation of weights, not another model**. A model that is trained from scratch may use either, without any permutation at
@@ -115,7 +115,8 @@ heads = {"wq": 6, "wk": 2, "q_norm": 1, "k_norm": 1}
 def converted(parts):
     new = {name: permute_heads(weights[name], heads[name.split(".")[0]]) for name in parts}
     half.load_state_dict(weights | new)
-    return (half(x, *table) - adjacent(x, *table)).abs().max().item()
+    right = adjacent(x, *table)
+    return ((half(x, *table) - right).abs().max() / right.abs().max()).item()
 
 
 w, b, g = ["wq.weight", "wk.weight"], ["wq.bias", "wk.bias"], ["q_norm.weight", "k_norm.weight"]
@@ -176,7 +177,7 @@ predict(my_guess, round(error[5].mean().item(), 6))
 for m in (6, 9, 21, 37):
     size = scores(m, 5, "half").abs().mean()
     print(f"distance {m - 5:>2}: mean error of a score {error[m].mean():.1f}, scores themselves {size:.1f}")
-check_close("distance 0", error[5], torch.zeros_like(error[5]), 1e-12)
+check_close("distance 0", scores(5, 5, "half"), scores(5, 5, "adjacent"))
 check_equal("grows with the distance", bool(error[6].mean() < error[9].mean() < error[21].mean()), True)
 
 # %% [markdown]
@@ -257,8 +258,8 @@ check_equal("distinct", rounded.unique().numel(), 769)
 theta = torch.tensor(inv_freq(128), dtype=torch.float64)
 off = 4095 * (theta.bfloat16().double() - theta).abs()
 print(f"frequencies in bfloat16: pair {int(off.argmax())} is {off.max():.1f} rad off at position 4095")
-check_close("radians", off.max(), 5.0, 0.05)
-check_close("both shifted by 5: same scores", scores(14, 9, "half"), scores(9, 4, "half"), 1e-12)
+check_close("radians", off.max(), 5.0, 0.01)
+check_close("both shifted by 5: same scores", scores(14, 9, "half"), scores(9, 4, "half"))
 moved = (scores(14, 4, "half") - scores(9, 4, "half")).abs().mean()
 check_equal("the query alone: scores move by more than 1 on average", bool(moved > 1), True)
 near, far = torch.tensor([1.0, 6.0]).cos().tolist()
@@ -332,16 +333,16 @@ check_equal("new angles", new, {"none": 18, "linear": 0, "dynamic NTK": 17, "yar
 my_guess = None
 predict(my_guess, round(10_000 * 4 ** (128 / 126)), "instead of 40,000")
 linear = inv_freq(128, scaling=Scaling("linear", 4.0))
-check_close("linear, position 100, first pair", 100 * linear[0], 25.0, 1e-12)
+check_close("linear, position 100, first pair", 100 * linear[0], 25.0)
 dynamic = Scaling("dynamic", factor=2.0, original_max_len=2048, max_len=8192)
 bases = {}
 for length in (2048, 2049, 4096, 8192):
     ratio = inv_freq(128, scaling=dynamic, length=length)[-1]  # base ** (-126/128)
     bases[length] = ratio ** (-128 / 126)
     print(f"factor 2, trained 2,048, text of {length:,}: base {bases[length]:,.2f}")
-check_close("published", list(bases.values()), [10000, 10009.92, 30527.74, 72195.86], 0.01)
+check_close("published", list(bases.values()), [10000, 10009.92, 30527.74, 72195.86], 1e-6)
 by_length = inv_freq(128, scaling=replace(dynamic, factor=1.0), length=8192)
-check_close("factor 1, text 4 times as long", by_length, inv_freq(128, 10_000 * 4 ** (128 / 126)), 1e-12)
+check_close("factor 1, text 4 times as long", by_length, inv_freq(128, 10_000 * 4 ** (128 / 126)))
 
 # %% [markdown]
 # InternLM2.5-7B names `"dynamic"` with `factor` 2.0. A static version, evaluated once at the maximum, gives short texts another model (vllm#3488). And since the base moves while
@@ -363,7 +364,7 @@ llama31_8b, llama32_1b = Scaling("llama3", 8.0, 8192, 131072), Scaling("llama3",
 bands = {}
 for name, dh, s in (("Llama-3.1-8B", 128, llama31_8b), ("Llama-3.2-1B", 64, llama32_1b)):
     plain, scaled = inv_freq(dh, 5e5), [llama3(theta, s) for theta in inv_freq(dh, 5e5)]
-    check_close(f"{name}: by hand = lib", scaled, inv_freq(dh, 5e5, s), 1e-15)
+    check_close(f"{name}: by hand = lib", scaled, inv_freq(dh, 5e5, s))
     kept = sum(a == b for a, b in zip(plain, scaled))
     divided = sum(a / s.factor == b for a, b in zip(plain, scaled))
     bands[name] = (kept, dh // 2 - kept - divided, divided)
@@ -381,14 +382,14 @@ check_equal("kept, blended, divided", bands, {"Llama-3.1-8B": (29, 6, 29), "Llam
 v3 = Scaling("yarn", factor=40.0, original_max_len=4096, max_len=163840)  # DeepSeek-V3, 64 rotary dimensions
 print("V3's ramp runs from pair", *lib.yarn_range(64, 1e4, v3))
 print("cos and sin times", {s: round(0.1 * log(s) + 1, 4) for s in (4, 16, 32, 40, 64)})
-check_close("lib.rope_attention_factor", lib.rope_attention_factor(v3), 0.1 * log(40) + 1, 1e-12)
+check_close("lib.rope_attention_factor", lib.rope_attention_factor(v3), 0.1 * log(40) + 1)
 print("long_factor:", *PHI35["long_factor"][:4], "..", *PHI35["long_factor"][-3:])
 phi = Scaling("longrope", factor=32.0, original_max_len=4096, max_len=131072, **PHI35)
 for length in (4096, 4097):
     divisors = [a / b for a, b in zip(inv_freq(96), inv_freq(96, scaling=phi, length=length))]
     print(f"text of {length:,}: first pair divided by {divisors[0]:.2f}, last by {divisors[-1]:.2f}")
 print(f"cos and sin times sqrt(1 + ln 32 / ln 4096) = {lib.rope_attention_factor(phi):.4f}")
-check_close("longrope's factor", lib.rope_attention_factor(phi), (1 + log(32) / log(4096)) ** 0.5, 1e-12)
+check_close("longrope's factor", lib.rope_attention_factor(phi), (1 + log(32) / log(4096)) ** 0.5)
 
 # %% [markdown]
 # The list must be chosen once per text: a long prompt that is fed in chunks would otherwise get two rotations in one cache, one before the boundary and one after it (vllm#27431).
@@ -454,7 +455,7 @@ for name, fields in spellings.items():
     print(f"{name:<7} lib {right:>7,.0f}   careless {careless:>7,.0f}: {angle:.6f} rad at position 1000")
 print(lib.read_config(llama).warnings[0])
 check_close("right angle", 1000 * inv_freq(4, 5e5)[1], 1.414214, 1e-6)
-check_close("the silent error", 1000 * inv_freq(4, 1e4)[1], 10.0, 1e-9)
+check_close("the silent error", 1000 * inv_freq(4, 1e4)[1], 10.0)
 
 # %% [markdown]
 # ## 8 · Bugs that shipped
@@ -469,7 +470,7 @@ share = (length - 8192 / 4) / (8192 / 1 - 8192 / 4)
 draft = 2 * pi / (share * length + (1 - share) * 32 * length)
 right = inv_freq(64, 5e5, llama32_1b)[15]
 print(f"right {right:.9f}   not applied {theta:.9f}   draft {draft:.9f}")
-check_close("all three", [right, theta, draft], [0.001290548, 0.002131120, 0.000077615], 1e-9)
+check_close("all three", [right, theta, draft], [0.001290548, 0.002131120, 0.000077615], 1e-6)
 
 # %% [markdown]
 # **The factor that was final.** A config may name `attention_factor` for YaRN: that **is** the multiplier of cos and sin. Code has ignored it, multiplied it with the
@@ -484,10 +485,10 @@ right, default = lib.rope_attention_factor(olmo), 0.1 * log(8) + 1
 print(f"OLMo-3: right {right:.4f}   twice {right * default:.4f}   through the log {0.1 * log(right) + 1:.4f}")
 given = lib.rope_attention_factor(replace(olmo, factor=64.0, attention_factor=1.0))
 print(f"factor 64, attention_factor 1.0: right {given:.4f}   ignored {0.1 * log(64) + 1:.4f}")
-check_close("final", [right, given], [default, 1.0], 1e-12)
+check_close("final", [right, given], [default, 1.0])
 rescaled = inv_freq(64, 5e5 * 8192 / 131072)[16]
 print(f"pair 16: base 500,000 {inv_freq(64, 5e5)[16]:.8f}   base {5e5 * 8192 / 131072:,.0f} {rescaled:.8f}")
-check_close("pair 16", [inv_freq(64, 5e5)[16], rescaled], [0.00141421, 0.00565685], 1e-8)
+check_close("pair 16", [inv_freq(64, 5e5)[16], rescaled], [0.00141421, 0.00565685], 1e-5)
 
 # %% [markdown]
 # ## Exercises

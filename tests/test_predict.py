@@ -93,20 +93,40 @@ def test_check_close(capsys):
     check_close("both forms", torch.ones(2, 3, dtype=torch.float64) + 1e-13, np.ones((2, 3)), 1e-12)
     check_close("infinities", [1.0, float("inf")], [1.0, float("inf")], 1e-12)
     assert capsys.readouterr().out.splitlines() == [
-        "ok  both forms: max error below 1e-12",
-        "ok  infinities: max error below 1e-12",
+        "ok  both forms: relative error below 1e-12",
+        "ok  infinities: relative error below 1e-12",
     ]
+
+
+def test_check_close_is_relative_and_knows_the_dtype(capsys):
+    check_close("logits", torch.tensor([50.0, 1.0]) + 2e-5, torch.tensor([50.0, 1.0]))
+    check_close("half", torch.ones(2), torch.ones(2, dtype=torch.bfloat16))
+    check_close("plain", [1, 2], [1, 2])
+    check_close("zero", [1e-5, 0.0], [0.0, 0.0], 1e-6, scale=torch.tensor(50.0))
+    assert [line.split()[-1] for line in capsys.readouterr().out.splitlines()] == [
+        "1e-05",
+        "0.05",
+        "1e-12",
+        "1e-06",
+    ]
+    for scale in (1e-3, 1e3):  # the same digits are as right or wrong at every size
+        with pytest.raises(AssertionError, match="2e-12 of .* apart, allowed 1e-12"):
+            check_close("x", [scale * (1 + 2e-12)], [scale])
+    with pytest.raises(
+        AssertionError, match="zero is expected.*give scale=, the size of the numbers that cancel"
+    ):
+        check_close("zero", [1e-300], [0.0])
 
 
 @pytest.mark.parametrize(
     ("got", "want", "message"),
     [
-        ([1.0, 2.5], [1.0, 2.0], r"got 2.5, expected 2.0 at \[1\]: error 0.5, allowed 1e-06"),
+        ([1.0, 2.5], [1.0, 2.0], r"got 2.5, expected 2.0 at \[1\]: 0.25 of 2.0 apart, allowed 1e-06"),
         ([1.0, float("nan")], [1.0, 2.0], r"got nan, expected 2.0 at \[1\]"),
         ([1.0], [1.0, 2.0], r"got shape \[1\], expected \[2\]"),
         (torch.ones(2, 1), torch.ones(2), r"got shape \[2, 1\], expected \[2\]"),  # would broadcast
         ("text", 1.0, "got text, expected 1.0"),
-        (1.5, 1.0, "got 1.5, expected 1.0: error 0.5"),
+        (1.5, 1.0, "got 1.5, expected 1.0: 0.5 of 1.0 apart"),
     ],
 )
 def test_check_close_fails_with_got_and_expected(got, want, message):

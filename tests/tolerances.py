@@ -68,10 +68,10 @@ def assert_close(got, want, sums, dtype=None, scale=None, what=""):
     """max |got - want| <= rtol(dtype, sums) * scale. dtype: the coarser of the two unless given (what was computed in)."""
     dtype = dtype or max((got.dtype, want.dtype), key=UNIT.__getitem__)
     apart, bound = distance(got, want, scale), rtol(dtype, sums)
-    used.append((apart / bound, os.environ.get("PYTEST_CURRENT_TEST", "")))
     assert apart <= bound, (
         f"{what} {apart:.3g} of the scale apart, {bound:.3g} allowed: {dtype}, sums {tuple(sums)}"
     )
+    used.append((apart / bound, os.environ.get("PYTEST_CURRENT_TEST", "")))
 
 
 def as_printed(got, want, digits=6):

@@ -5,19 +5,10 @@ import numbers
 
 import numpy as np
 
-from book.predict import a_kind, as_array, is_tensor, show
+from book.predict import TOLERANCES, a_kind, as_array, is_tensor, show
 
-# Relative; the largest entry of an array counts with a tenth of it. A value typed by hand is compared more loosely (TYPED_TOL).
-TOLERANCES = {
-    "float64": 1e-9,
-    "float32": 1e-5,
-    "bfloat16": 2e-2,
-    "float16": 4e-3,
-    "complex64": 1e-5,
-    "complex128": 1e-9,
-}
-TYPED_TOL = 5e-3
-COMPUTED_TOL = 1e-5  # a float that the reader's code returned, perhaps computed in float32
+TYPED_TOL = 5e-3  # relative: a value typed by hand
+COMPUTED_TOL = TOLERANCES["float32"]  # a float that the reader's code returned, perhaps computed in float32
 LARGEST = 50_000_000  # entries that a comparison is willing to look at
 
 
@@ -45,7 +36,7 @@ def _set_key(entries):
 
 
 def _close(a, b, tol):
-    """Entry by entry, for two float arrays of one shape."""
+    """Entry by entry, for two float arrays of one shape: relative, and the largest entry counts with a tenth of it."""
     with np.errstate(all="ignore"):
         finite = np.abs(b[np.isfinite(b)])
         scale = finite.max() if finite.size else 0.0
@@ -55,7 +46,7 @@ def _close(a, b, tol):
 def difference(got, want, tol=None, number_tol=TYPED_TOL):
     """None if `got` is the same answer as `want`; otherwise one line that says where it is not.
 
-    tol: relative, for everything; None = by dtype for arrays, number_tol for Python's floats, exact for integers.
+    tol: relative, for everything; None = book.predict.TOLERANCES for arrays, number_tol for Python's floats, exact for integers.
     """
     if want is None:
         return None if got is None else f"expected None, got {brief(got)}"

@@ -187,7 +187,7 @@ glance_explorer = Explorer(
         Fact({"size": "tiny", "context": 1024}, lambda t: t["new"]["parameters"], 3_283_456, source="SPEC 8"),
         Fact({"size": "70B"}, lambda t: t["new"]["cache"], 327_680, source="SPEC 4: Llama 3 70B, GQA-8"),
         Fact({"size": "70B", "context": 131072}, lambda t: t["old"]["cache_at"], 320 * 2**30, source="SPEC 4: MHA"),
-        Fact({"size": "7B", "attention": "MLA"}, lambda t: 32 / t["ratio"]["cache"] ** -1, 2.25, 1e-9, source="SPEC 5: 2.25 groups"),
+        Fact({"size": "7B", "attention": "MLA"}, lambda t: 32 / t["ratio"]["cache"] ** -1, 2.25, 1e-12, source="SPEC 5: 2.25 groups"),
         Fact({"attention": "MHA", "head": "untied", "qk_norm": "no"}, lambda t: t["new"]["parameters"], 6_738_415_616, source="Llama-2-7B"),
     ],
     size=(11.0, 4.2),

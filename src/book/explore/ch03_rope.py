@@ -93,9 +93,9 @@ clock_explorer = Explorer(
     ],
     player=("m", "n"),
     facts=[
-        Fact({"m": 40, "n": 37}, lambda t: t["score"] - clock_table(5, 2, 0.1)["score"], 0.0, 1e-12, "SPEC 3: score(40, 37) = score(5, 2)"),
-        Fact({"m": 10, "n": 10}, lambda t: t["score"] - clock_table(0, 0, 0.1)["score"], 0.0, 1e-12, "SPEC 3: score(10, 10) = score(0, 0)"),
-        Fact({"speed": 1.0}, "wavelength", 6.2832, 1e-4, "SPEC 3: the fastest wavelength is 2 pi"),
+        Fact({"m": 40, "n": 37}, "score", clock_table(5, 2, 0.1)["score"], 1e-12, "SPEC 3: score(40, 37) = score(5, 2)"),
+        Fact({"m": 10, "n": 10}, "score", clock_table(0, 0, 0.1)["score"], 1e-12, "SPEC 3: score(10, 10) = score(0, 0)"),
+        Fact({"speed": 1.0}, "wavelength", 6.2832, 1e-5, "SPEC 3: the fastest wavelength is 2 pi"),
     ],
     size=(10.0, 4.5),
 )  # fmt: skip
@@ -165,9 +165,9 @@ distance_explorer = Explorer(
         ),
     ],
     facts=[
-        Fact({}, "slowest", 54410, 0.5, "SPEC 3: dh 128, base 10,000"),
-        Fact({}, "fastest", 6.2832, 1e-4, "SPEC 3: 2 pi"),
-        Fact({"pairs": 1}, "slowest", 6.2832, 1e-4, "one pair turns by 1 radian a token, whatever the base"),
+        Fact({}, "slowest", 54410, 1e-5, "SPEC 3: dh 128, base 10,000"),
+        Fact({}, "fastest", 6.2832, 1e-5, "SPEC 3: 2 pi"),
+        Fact({"pairs": 1}, "slowest", 6.2832, 1e-5, "one pair turns by 1 radian a token, whatever the base"),
     ],
     player=("pairs", "base"),
 )

@@ -195,7 +195,7 @@ spectrum_explorer = Explorer(
     facts=[
         Fact({"base": 10_000.0, "trained": 4096}, "n_turned", 46, source="46 of 64 at base 1e4 in 4,096 tokens"),
         Fact({"base": 500_000.0, "trained": 8192}, "n_turned", 35, source="35 of 64 at base 5e5 in 8,192 tokens"),
-        Fact({"tested": 16_384, "kind": "dynamic NTK"}, "slowest", 2 * pi * 4 * 10_000 ** (126 / 128), 0.01,
+        Fact({"tested": 16_384, "kind": "dynamic NTK"}, "slowest", 2 * pi * 4 * 10_000 ** (126 / 128), 1e-12,
              "bloc97: the NTK base interpolates the slowest pair by the whole factor"),
         Fact({"base": 500_000.0, "trained": 8192, "tested": 65_536, "kind": "llama3"}, "n_kept", 29, source="llama3 x8 at dh 128: 29 kept"),
         Fact({"base": 500_000.0, "trained": 8192, "tested": 65_536, "kind": "llama3"}, "n_divided", 29, source="llama3 x8 at dh 128: 29 divided"),

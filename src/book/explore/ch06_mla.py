@@ -105,9 +105,9 @@ mla_explorer = Explorer(
     facts=[
         Fact({}, lambda t: t["bytes_per_token"]["MLA"], 70272, source="SPEC 5: DeepSeek-V3, bf16"),
         Fact({}, lambda t: t["bytes_per_token"]["MHA"], 4997120, source="SPEC 5"),
-        Fact({}, "ratio", 71.1, 0.05, source="SPEC 5"),
+        Fact({}, "ratio", 71.1, 0.001, source="SPEC 5"),
         Fact({}, "as_groups", 2.25, 1e-12, source="SPEC 5"),
-        Fact({"context": 131072}, lambda t: t["gib"]["MLA"], 8.58, 0.005, source="SPEC 5: 8.58 GiB at 128K"),
+        Fact({"context": 131072}, lambda t: t["gib"]["MLA"], 8.58, 0.001, source="SPEC 5: 8.58 GiB at 128K"),
         Fact({"rope_dim": 0}, lambda t: t["elements"]["MLA"], 512, source="DeepSeek-V3's d_c alone"),
     ],
     size=(11.0, 4.8),

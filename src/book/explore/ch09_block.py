@@ -144,10 +144,10 @@ stream_explorer = Explorer(
     ],
     player=("layers", "place"),
     facts=[
-        Fact({}, "final", 65**0.5, 0.4, "pre-norm adds a variance of 1 a part: sqrt(1 + 2 * 32)"),
+        Fact({}, "final", 65**0.5, 0.05, "pre-norm adds a variance of 1 a part: sqrt(1 + 2 * 32)"),
         Fact({"place": POST}, "final", 1.0, 1e-9, "post-norm normalises the stream itself"),
-        Fact({"place": POST, "layers": 8}, "embedding", 2.0**-16, 3e-6, "post-norm halves what came before at every part"),
-        Fact({"scaled": "yes"}, "final", 2**0.5, 0.05, "GPT-2's start: sqrt(1 + 1), whatever the depth"),
+        Fact({"place": POST, "layers": 8}, "embedding", 2.0**-16, 0.2, "post-norm halves what came before at every part"),
+        Fact({"scaled": "yes"}, "final", 2**0.5, 0.04, "GPT-2's start: sqrt(1 + 1), whatever the depth"),
     ],
     size=(11.0, 4.6),
 )  # fmt: skip

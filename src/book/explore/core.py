@@ -27,7 +27,7 @@ _shown = {}  # name -> the Explorer whose widgets are alive in this kernel; held
 
 @dataclass(frozen=True)
 class Fact:
-    """At the settings `at`, the table's `key` is `value` within `tol`. `key` may also be a function of the table."""
+    """At the settings `at`, the table's `key` is `value` within `tol`, relative. `key` may also be a function of the table."""
 
     at: dict
     key: object
