@@ -113,8 +113,7 @@ heads = {"wq": 6, "wk": 2, "q_norm": 1, "k_norm": 1}
 
 
 def converted(parts):
-    new = {name: permute_heads(weights[name], heads[name.split(".")[0]]) for name in parts}
-    half.load_state_dict(weights | new)
+    half.load_state_dict(weights | {n: permute_heads(weights[n], heads[n.split(".")[0]]) for n in parts})
     right = adjacent(x, *table)
     return ((half(x, *table) - right).abs().max() / right.abs().max()).item()
 

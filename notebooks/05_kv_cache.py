@@ -420,14 +420,13 @@ check_close("and one step later", step[0, 0], model(torch.cat([prompt, idx[:1, 1
 ignored = model(batch)[0, 4:]
 check_equal("padding not masked: same logits", bool((ignored - alone[0]).abs().max() < 0.01 * alone.abs().max()), False)
 
-cos, sin = rope_cache(40, 64)
+cos, sin = rope_cache(40, 64)  # in float32
 q, k = torch.randn(2, 1, 1, 1, 64, dtype=torch.float64)
 score = {}
 for m, n in ((9, 4), (14, 9), (14, 4)):
     turned = apply_rope(q, cos[m : m + 1], sin[m : m + 1]), apply_rope(k, cos[n : n + 1], sin[n : n + 1])
     score[m, n] = (turned[0] * turned[1]).sum()
-size = q.norm() * k.norm()
-check_close("query and key both shifted by 5", score[9, 4], score[14, 9], 1e-5, size)  # the table is float32
+check_close("query and key both shifted by 5", score[9, 4], score[14, 9], 1e-5, q.norm() * k.norm())
 check_equal("the query alone shifted: same score", bool((score[14, 4] - score[9, 4]).abs() < 0.1), False)
 
 # %% [markdown]

@@ -274,6 +274,7 @@ save_file(tensors, folder / "model.safetensors")
 config = {"model_type": "llama", "vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 2}
 config |= {"num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 40, "hidden_act": "silu"}
 config |= {"max_position_embeddings": 16, "rms_norm_eps": 1e-6, "rope_theta": 10000.0}
+config |= {"head_dim": 4, "attention_bias": False, "mlp_bias": False}
 
 # %%
 def load(tie):
