@@ -111,7 +111,7 @@ def _ffn(d, f, experts=None):
     if isinstance(f, Dense):
         return matrices * d * f.d_ff, ((matrices - 1) * f.d_ff + d) * f.bias
     used = f.experts if experts is None else experts
-    return matrices * d * (used * f.d_ff + f.shared_d_ff) + d * f.experts, 0
+    return matrices * (used * f.d_ff * (f.d_in or d) + f.shared_d_ff * d) + d * f.experts, 0
 
 
 def _norm(cfg):
@@ -136,7 +136,7 @@ def parameters(cfg):
     parts = [c for layer in cfg.layers for c in layer.counted] + list(cfg.counted)
     counted = sum(c.parameters for c in parts)
     idle += sum(c.parameters - c.active for c in parts if c.active is not None)
-    head = 0 if cfg.tied else embedding
+    head = 0 if cfg.tied else cfg.head_rows * cfg.d
     total = embedding + head + attention + ffn + norms + counted
     return Parameters(total, embedding, head, attention, ffn, norms, counted, total - idle)
 
@@ -253,7 +253,7 @@ def naive_kv_elements_per_token(cfg):
 
 def _matmul_entries(cfg):
     """Matrix entries that one token meets: not the embedding look-up; the head always, tied or not."""
-    total = cfg.V * cfg.d
+    total = cfg.head_rows * cfg.d
     for layer in cfg.layers:
         used = layer.ffn.active if isinstance(layer.ffn, MoE) else None
         total += _attention(cfg.d, layer.attention)[0] + _ffn(cfg.d, layer.ffn, used)[0]
@@ -293,7 +293,7 @@ def prefill_flops(cfg, tokens, batch=1):
         w = _kept(layer, tokens)
         pairs = w * (w + 1) // 2 + (tokens - w) * w
         scores += _score_width(layer.attention, False) * pairs
-    head = cfg.V * cfg.d
+    head = cfg.head_rows * cfg.d
     return 2 * batch * ((_matmul_entries(cfg) - head) * tokens + head + scores)
 
 

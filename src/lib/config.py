@@ -189,13 +189,17 @@ class Dense:
 
 @dataclass(frozen=True)
 class MoE:
-    """Experts of width d_ff, `active` of them a token, and a shared dense part of total width shared_d_ff. Counted, never run."""
+    """Experts of width d_ff, `active` of them a token, and a shared dense part of total width shared_d_ff. Counted, never run.
+
+    d_in: what the experts read and write, where it is not d (a latent space).
+    """
 
     experts: int
     active: int
     d_ff: int
     shared_d_ff: int = 0
     gated: bool = True
+    d_in: int | None = None
 
     def __post_init__(self):
         _whole("MoE", experts=self.experts, active=self.active, d_ff=self.d_ff)
@@ -270,6 +274,8 @@ class Layer:
 class ModelConfig:
     """A decoder: V token embeddings of width d, layers, a final norm, a head (tied: the embedding itself).
 
+    labels: None = a language head of V rows; 0 = no head (a base model); n = a score row per label. With labels nothing is tied.
+
     embed_scale multiplies the embedding (Gemma: sqrt(d)). counted: parts outside the layers (learned positions ..).
     unsupported: features that the model refuses to run, by name. warnings: what a reader of the file should know.
     stated_heads: (h, n_kv) as a config.json states them where the layers say otherwise; only the naive cache formula uses it.
@@ -288,10 +294,15 @@ class ModelConfig:
     model_type: str = ""
     warnings: tuple[str, ...] = ()
     stated_heads: tuple[int, int] | None = None
+    labels: int | None = None
     fields: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
         _whole("ModelConfig", V=self.V, d=self.d, max_len=self.max_len)
+        _need(
+            self.labels is None or not self.tied,
+            f"ModelConfig.labels = {self.labels!r}, and tied: only a language head can be the embedding",
+        )
         _need(len(self.layers) > 0, "ModelConfig.layers is empty: expected at least one Layer")
         _need(
             len(self.layers) <= 10_000,
@@ -301,6 +312,11 @@ class ModelConfig:
     @property
     def n_layers(self):
         return len(self.layers)
+
+    @property
+    def head_rows(self):
+        """Rows of the head's matrix, tied or not: V, or the labels of a classifier, or 0."""
+        return self.V if self.labels is None else self.labels
 
     def replace(self, **changes):
         """The same configuration with some fields changed (a new, validated object)."""

@@ -1,5 +1,7 @@
 """lib.families against transformers: as many parameters in a small model of every family, and in the block that runs it."""
 
+import dataclasses
+
 import pytest
 
 from lib import arithmetic as a
@@ -92,6 +94,11 @@ TOYS = {
     | {"layers_block_type": HYBRID, "moe_shared_expert_intermediate_size": 28, "head_dim": 16},
     "seed_oss": {"head_dim": 20},
     "starcoder2": {},
+    "qwen2_vl_text": {},
+    "qwen2_5_vl_text": {},
+    "qwen2_5_omni_text": {},
+    "qwen3_vl_text": {"head_dim": 20, "attention_bias": True},
+    "qwen3_vl_moe_text": EXPERTS | {"decoder_sparse_step": 2},
     "llama4_text": {
         "intermediate_size_mlp": 90,
         "num_local_experts": 6,
@@ -105,6 +112,7 @@ NOT_IN_TRANSFORMERS = {
     "kimi_k2",
     "minimax_m1",
     "nemotron-nas",
+    "phi-msft",
 }  # published with code of their own
 
 
@@ -112,20 +120,34 @@ def test_every_known_family_is_compared_or_published_with_its_own_code():
     assert set(TOYS) | NOT_IN_TRANSFORMERS == set(FAMILIES)
 
 
+def measured(config, tied):
+    """Unique parameters of the class that transformers has for a config: on the meta device; a text class gets its head here."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    with torch.device("meta"):
+        try:
+            model, head = transformers.AutoModelForCausalLM.from_config(config), 0
+        except ValueError:  # the language part of a vision-language model
+            build = {"qwen2_5_omni_text": "Qwen2_5OmniThinkerTextModel"}.get(config.model_type)
+            model = (
+                getattr(transformers, build)(config) if build else transformers.AutoModel.from_config(config)
+            )
+            head = 0 if tied else config.vocab_size * config.hidden_size
+        else:
+            model.tie_weights()
+    unique = {id(parameter): parameter for parameter in model.parameters()}
+    return head + sum(parameter.numel() for parameter in unique.values())
+
+
 @pytest.mark.parametrize("model_type", TOYS)
 def test_a_small_model_of_transformers_has_as_many_parameters(model_type):
-    torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     fields = TOYS[model_type] if TOYS[model_type] is OLD_NAMES else SMALL | TOYS[model_type]
     if model_type == "nemotron_h":
         fields = {key: value for key, value in fields.items() if key != "num_hidden_layers"}
     config = transformers.CONFIG_MAPPING[model_type](**fields)
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config)
-    model.tie_weights()
-    unique = {id(parameter): parameter for parameter in model.parameters()}
     cfg = read_config(config.to_dict())
-    assert a.parameters(cfg).total == sum(parameter.numel() for parameter in unique.values())
+    assert a.parameters(cfg).total == measured(config, cfg.tied)
 
 
 # ---- what the block can run, it runs with the arithmetic's own count
@@ -185,7 +207,7 @@ def test_class_defaults_are_those_of_transformers(model_type):
         theirs["eps"] = None  # its LayerNorm has no field for it
     ours = {name: family.defaults.get(name) for name in theirs}
     assert ours == theirs
-    assert family.tied == fields["tie_word_embeddings"]
+    assert family.tied == fields.get("tie_word_embeddings", False)  # a text class may leave it to the whole
     if family.local_base is not None:
         assert family.local_base == local["rope_theta"]
     if (
@@ -196,6 +218,9 @@ def test_class_defaults_are_those_of_transformers(model_type):
         assert family.rotary == full.get("partial_rotary_factor", 1.0)
     named = ACTIVATIONS[first(fields, *SPELLINGS["activation"], "mlp_hidden_act")]
     assert ACTIVATIONS[family.activation] == named
+    if family.switched:  # the class clears a window that is switched off: its own default is the declared one
+        declared = {x.name: x.default for x in dataclasses.fields(transformers.CONFIG_MAPPING[model_type])}
+        fields |= {"sliding_window": declared["sliding_window"]}
     for name, value in family.defaults.items():
         if name in fields and name not in ("head_dim", "n_kv_heads"):
             assert fields[name] == value, name

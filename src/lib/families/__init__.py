@@ -9,15 +9,18 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from ..config import Counted, ModelConfig, MoE, Norm
-from . import hybrids, layers
+from . import hybrids, layers, params
 from .config_file import load, show
+from .forms import open_form
+from .heads import read_head
 from .reader import Reader, standard_layers
-from .table import FAMILIES, NESTED
+from .sizes import SIZES
+from .table import FAMILIES
 
 __all__ = ["read_config"]
 
 _OUTSIDE = ("a logit", "a mixture")  # what stands outside the layers, or is one layer's own and seen there
-_BUILDERS = vars(layers) | vars(hybrids)
+_BUILDERS = vars(layers) | vars(hybrids) | vars(params)
 
 
 class UnknownFamily(ValueError):
@@ -29,16 +32,27 @@ class UnknownFamily(ValueError):
 
 
 def read_config(source):
-    """A config.json (path, model folder, .gguf, or a dictionary) -> ModelConfig.
+    """A config.json (path, model folder, .gguf, or a dictionary) -> ModelConfig. Meta's and Mistral's params.json too.
 
     The published and the transformers-5 spelling give the same answer. `warnings` lists class defaults that were used and
     fields that were not understood; `unsupported` what the block does not run.
     Raises: FileNotFoundError; ValueError that names the field, or the model_type that is not known.
     """
     raw = load(source)
-    told = getattr(raw, "notes", ())
-    raw, notes = _text_model(raw)
-    model_type = raw.get("model_type")
+    told = list(getattr(raw, "notes", ()))
+    if params.is_params(raw):
+        fields, model_type, family = params.read_params(raw)
+        return _model(Reader(fields, model_type, family, [params.NOTE]))
+    form = open_form(raw)
+    labels, bias, note = read_head(form)
+    model_type = form.fields.get("model_type")
+    family = _family(model_type)
+    notes = told + form.notes + ([note] if note else [])
+    sizes = {} if form.outer is None else SIZES.get(model_type, {})
+    return _model(Reader(form.fields, model_type, family, notes, sizes, labels), bias)
+
+
+def _family(model_type):
     if not isinstance(model_type, str):
         raise ValueError(
             f"model_type = {show(model_type)}: expected the name of a model family, such as 'llama'"
@@ -50,55 +64,40 @@ def read_config(source):
         raise UnknownFamily(
             f"model_type {show(model_type)} is not known here, so no number is given for it{hint}", model_type
         )
-    return _model(Reader(raw, model_type, family, [*told, *notes]))
+    return family
 
 
-def _text_model(raw):
-    """The language model's own fields, and what was left aside to get at them."""
-    if raw.get("text_config") is None:
-        return raw, []
-    inner, outer = raw["text_config"], raw
-    if not isinstance(inner, dict):
-        raise ValueError(f"text_config = {show(inner)}: expected an object of fields, {{...}}")
-    inner = dict(inner)
-    ours, theirs = inner.get("tie_word_embeddings"), outer.get("tie_word_embeddings")
-    if ours is None:
-        inner["tie_word_embeddings"] = theirs
-    elif theirs is not None and ours != theirs:
-        raise ValueError(
-            f"tie_word_embeddings = {show(theirs)} and text_config.tie_word_embeddings = {show(ours)} disagree"
-        )
-    if inner.get("model_type") is None:
-        name = outer.get("model_type")
-        inner["model_type"] = NESTED.get(name, name) if isinstance(name, str) else name
-    towers = [key for key in ("vision_config", "audio_config") if outer.get(key)]
-    notes = [f"only the language model is counted, not {' and '.join(towers)}"] if towers else []
-    return inner, notes
-
-
-def _model(reader):
-    f, family = reader.f, reader.family
-    f.touch(*family.ignored)
+def _model(reader, bias=False):
+    f, family, labels = reader.f, reader.family, reader.labels
+    f.touch("architectures", *family.ignored)
     V = f.size("V")
     norm = Norm(**({"eps": f.number("eps", highest=0.5)} if "eps" not in family.norm else {}), **family.norm)
     for key, (neutral, name) in family.refuse.items():
         reader.refuse_unless(key, neutral, name)
     build = _BUILDERS[family.build] if family.build else standard_layers
     layer_list = tuple(build(reader))
-    if family.positions == "learned":
-        reader.counted.append(Counted("learned positions", reader.max_len * reader.d))
+    if family.positions != "rope":
+        reader.add_positions(family.positions)
     if any(isinstance(layer.ffn, MoE) for layer in layer_list):
         reader.refuse("a mixture of experts")
     inside = tuple(name for name in dict.fromkeys(reader.refused) if not name.startswith(_OUTSIDE))
     if inside:  # a block alone is refused as its model is
         made = {layer: replace(layer, refused=inside) for layer in dict.fromkeys(layer_list)}
         layer_list = tuple(made[layer] for layer in layer_list)
+    if labels is None:
+        tied = f.flag("tied", family.tied)
+    else:
+        tied = False
+        f.touch("tied", "num_labels")
+        reader.refuse("a model without a language head")
+        if bias:
+            reader.counted.append(Counted("a bias of the classifier", labels))
     return ModelConfig(
         V,
         reader.d,
         layer_list,
         norm=norm,
-        tied=f.flag("tied", family.tied),
+        tied=tied,
         max_len=reader.longest(),
         embed_scale=reader.embed_scale(),
         counted=tuple(reader.counted),
@@ -106,5 +105,6 @@ def _model(reader):
         model_type=f.model_type,
         fields=f.stated(),
         stated_heads=reader.stated_heads(),
+        labels=labels,
         warnings=reader.warnings(),
     )

@@ -53,8 +53,9 @@ def load(source):
     path = Path(source)
     if path.is_dir() or path.suffix == ".safetensors":
         folder = path if path.is_dir() else path.parent
-        path = folder / "config.json"
-        if not path.is_file():
+        names = ("config.json", "params.json", "adapter_config.json")
+        path = next((folder / name for name in names if (folder / name).is_file()), None)
+        if path is None:
             raise FileNotFoundError(
                 f"{folder} has no config.json: the tensors alone do not say how a model is built"
             )
@@ -113,8 +114,17 @@ def _no_contradiction(pairs):
 
 def show(value):
     """A value short enough for an error message."""
-    text = str(value) if isinstance(value, float) else json.dumps(value, default=str)
+    try:
+        text = str(value) if isinstance(value, float) else json.dumps(value, default=str)
+    except (RecursionError, ValueError):  # nested without end
+        text = f"({type(value).__name__})"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def listed(names, most=12):
+    """Names joined by commas, the first few of many: a file of a million unknown fields still gives one line."""
+    cut = [name if len(name) <= 60 else name[:57] + "..." for name in names[:most]]
+    return ", ".join(cut) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 class Fields:
@@ -175,11 +185,12 @@ class Fields:
 
         return self._value(name, check, f"a whole number from {lowest} to {highest:,}", default)
 
-    def number(self, name, default=_MISSING, highest=1e30):
-        """A positive finite number."""
+    def number(self, name, default=_MISSING, highest=1e30, zero=False):
+        """A positive finite number; zero: 0 is one too (some fields are switched off by it)."""
 
         def check(value):
-            return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= highest
+            good = isinstance(value, int | float) and not isinstance(value, bool)
+            return good and (0 < value <= highest or zero and value == 0)
 
         return self._value(name, check, f"a positive number up to {highest:g}", default)
 

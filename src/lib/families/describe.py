@@ -90,16 +90,21 @@ def _attention(f):
     return lines or ["none"]
 
 
+_NOT_ROPE = {
+    "learned positions": "learned, added to the embedding",
+    "ALiBi positions": "ALiBi: the score falls with the distance, by a slope per head",
+}
+
+
 def _positions(f):
     n, lines = len(f.attention), []
-    learned = any(c.name == "learned positions" for c in f.cfg.counted)
     for x, layers in Counter(
         (x.rope, x.qk_rope_head_dim if isinstance(x, MLA) else x.head_dim) for x in f.attention
     ).items():
         rope, width = x
         where = "" if layers == n else f", {layers} of {n} attention layers"
         if rope is None:
-            lines.append("learned, added to the embedding" if learned else f"none (NoPE){where}")
+            lines.append(_NOT_ROPE.get(f.positions, f.positions) or f"none (NoPE){where}")
             continue
         share = f", {rope.rotary_dim} of {width} dimensions turn" if rope.rotary_dim else ""
         s = rope.scaling
@@ -127,6 +132,17 @@ def _biases(f):
     return ", ".join(parts) or "none"
 
 
+def _qk_norm(f):
+    said = {"width": "over the whole width", "head": "each head's q and k"}
+    return said.get(f.qk_norm, f.qk_norm) or ("of the latents" if f.mla else "none")
+
+
+def _head(cfg):
+    if cfg.labels is None:
+        return "the embedding itself (tied)" if cfg.tied else "a matrix of its own"
+    return f"a score row for each of {cfg.labels} labels" if cfg.labels else "none: a base model"
+
+
 def _row(label, text):
     return f"  {label:<14} {text}"
 
@@ -134,7 +150,6 @@ def _row(label, text):
 def block_rows(f):
     """(label, lines about this model, what the 2019 block has)."""
     cfg = f.cfg
-    qk = next((x.qk_norm for x in f.gqa if x.qk_norm), False)
     return [
         ("norm", [_norm(cfg)], "LayerNorm before each part"),
         ("feed-forward", _ffn(f), "GELU, 2 matrices, 4 d"),
@@ -143,19 +158,11 @@ def block_rows(f):
         ("windows", [_windows(f)], "none"),
         (
             "QK-norm",
-            [
-                "over the whole width"
-                if qk == "width"
-                else "each head's q and k"
-                if qk
-                else "of the latents"
-                if f.mla
-                else "none"
-            ],
+            [_qk_norm(f)],
             "none",
         ),
         ("biases", [_biases(f)], "everywhere"),
-        ("head", ["the embedding itself (tied)" if cfg.tied else "a matrix of its own"], "tied"),
+        ("head", [_head(cfg)], "tied"),
     ]
 
 
@@ -178,7 +185,7 @@ def _parameters(cfg):
                          ("norms", p.norms), ("other parts", p.counted)):  # fmt: skip
         if value or label == "head":
             note = (
-                "  the embedding, counted once"
+                ("  the embedding, counted once" if cfg.tied else "  none")
                 if label == "head" and not value
                 else f"{value / p.total:>8.1%}"
             )

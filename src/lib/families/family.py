@@ -10,12 +10,12 @@ class Family:
     keys         spellings that replace the common ones        defaults   class defaults, by canonical name or key
     norm         rms | layer, unit_offset, gain_last, gain, bias           place   where norms stand (config.Layer)
     bias, out_bias, ffn_bias   a constant, or (key, class default)
-    qk_norm      a constant, or (key, class default, kind)
+    qk_norm      a constant, or (key, class default, kind); kinds: those of config.GQA, and reader.QK_PARTS (counted, not run)
     activation   class default; fixed: the class ignores what the file says
-    windows      None no layer; "all" every layer; n: all but every n-th; "late" from max_window_layers on; "nope" the NoPE layers
+    windows      None no layer; "all" every layer; n: all but every n-th; "late" from max_window_layers on; "early" every second one before it; "nope" the NoPE layers
     switched     the window counts only if use_sliding_window is true
     nope         None; "list" no_rope_layers (1 means RoPE); "full" every full-attention layer of a model with windows
-    rotary       share of the head that turns, where no field says it (None: a field must); layout: the pairs; positions: rope | learned
+    rotary       share of the head that turns, where no field says it (None: a field must); layout: the pairs; positions: rope | learned | alibi
     partial      the class turns a share of the head if a field says so (implied by a rotary other than 1)
     local_base   a second base for window layers; scaled_full_only: rope_scaling is for full layers
     scale        key of the softmax scale: "query_pre_attn_scalar" (to the power -1/2) or "attention_multiplier"

@@ -29,7 +29,7 @@ def qwen3_next(reader):
     delta = Counted("gated DeltaNet", weights + d, state_elements=state)
     h, n_kv, head_dim = reader.heads()
     attention = reader.gqa(h, n_kv, head_dim, rope=reader.rope(head_dim))
-    gate = Counted("an output gate of attention", d * h * head_dim)
+    gate = Counted("an output gate of attention", (d + attention.bias) * h * head_dim)
     sparse = reader.sparse_layers(n_layers)
 
     def extras(i):
@@ -98,8 +98,6 @@ def nemotron_h(reader):
     if f.layers(default=len(blocks)) != len(blocks):
         raise ValueError(f"num_hidden_layers = {f.layers()}, and the pattern has {len(blocks)} blocks")
     f.defaulted.pop("num_hidden_layers", None)
-    if f.size("moe_latent_size", None) is not None:
-        raise ValueError("moe_latent_size: experts in a latent space are not read here")
     parts = {name: make(reader) for name, make in _HYBRID.items() if name in blocks}
     for name, keys in _HYBRID_FIELDS.items():
         f.touch(*keys) if name not in blocks else None
@@ -112,7 +110,9 @@ def _mamba(reader):
     heads, groups, state = f.size("mamba_num_heads"), f.size("n_groups"), f.size("ssm_state_size")
     inner, kernel = heads * f.size("mamba_head_dim"), f.size("conv_kernel")
     conv = inner + 2 * groups * state
-    bias = f.flag("use_bias", False) or f.flag("mamba_proj_bias", False)
+    bias = f.flag("use_bias", False)
+    if f.flag("mamba_proj_bias", False):
+        f.warn("mamba_proj_bias = true is not used: the class takes use_bias for these projections")
     projections = d * (inner + conv + heads) + inner * d + bias * (inner + conv + heads + d)
     weights = projections + conv * (kernel + f.flag("use_conv_bias", True)) + 3 * heads + inner
     f.touch("time_step_min", "time_step_max", "time_step_floor", "time_step_limit", "chunk_size", "expand")
@@ -125,16 +125,28 @@ def _mamba(reader):
 def _hybrid_moe(reader):
     f = reader.f
     width = f.size("moe_intermediate_size")
-    shared = f.size("moe_shared_expert_intermediate_size", lowest=0)
+    shared = f.size("moe_shared_expert_intermediate_size")
     if f.size("n_shared_experts", 1, lowest=0) not in (0, 1):
         raise ValueError(
             f"n_shared_experts = {f.size('n_shared_experts')}: one of moe_shared_expert_intermediate_size is known"
         )
     reader.activation()
-    return Layer(None, MoE(f.size("experts"), f.size("active"), width, shared, gated=False))
+    latent, bias = f.size("moe_latent_size", None), f.flag("mlp_bias", False)
+    parts = []
+    if latent:
+        parts.append(Counted("projections into the experts' latent space and back", 2 * reader.d * latent))
+        reader.refuse("experts in a latent space")
+    if bias:
+        parts.append(
+            Counted("biases beside the experts", shared + reader.d + ((latent + reader.d) if latent else 0))
+        )
+    moe = MoE(f.size("experts"), f.size("active"), width, shared, gated=False, d_in=latent)
+    return Layer(None, moe, counted=tuple(parts))
 
 
 def _hybrid_attention(reader):
+    if reader.f.flag("attention_bias", False):
+        reader.f.warn("attention_bias = true is not used: the attention of the class has no biases")
     h, n_kv, head_dim = reader.heads()
     return Layer(reader.gqa(h, n_kv, head_dim, rope=None), None)
 
@@ -155,7 +167,7 @@ _HYBRID_FIELDS = {
         "mamba_num_heads",
         "mamba_head_dim",
     ),
-    "attention": ("n_kv_heads", "head_dim"),
+    "attention": ("n_kv_heads", "head_dim", "attention_bias"),
     "mlp": ("d_ff", "mlp_bias"),
     "moe": (
         "experts",
@@ -163,6 +175,7 @@ _HYBRID_FIELDS = {
         "moe_intermediate_size",
         "moe_shared_expert_intermediate_size",
         "n_shared_experts",
+        "moe_latent_size",
     ),
 }
 

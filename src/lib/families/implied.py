@@ -41,9 +41,16 @@ class Facts:
         self.moe = [layer.ffn for layer in cfg.layers if isinstance(layer.ffn, MoE)]
         self.ropes = [x.rope for x in self.attention if x.rope is not None]
         self.windows = [x.window for x in self.gqa if x.window]
+        beside = [c.name for layer in cfg.layers for c in layer.counted]
+        # what gives positions in RoPE's place, in all layers at once: a layer without RoPE has none only if this is None
+        self.positions = next((c.name for c in cfg.counted if c.name.endswith("positions")), None)
         self.nope = [
-            i for i, layer in enumerate(cfg.layers) if layer.attention and layer.attention.rope is None
+            i
+            for i, layer in enumerate(cfg.layers)
+            if layer.attention and layer.attention.rope is None and not self.positions
         ]
+        qk = next((x.qk_norm if x.qk_norm == "width" else "head" for x in self.gqa if x.qk_norm), False)
+        self.qk_norm = qk or next((name for name in beside if name.startswith("LayerNorm of q and k")), False)
 
     def kind(self):
         kinds = ["MLA"] if self.mla else []
@@ -270,9 +277,11 @@ def as_json(cfg, tokens=131072, batch=1, bandwidth=BANDWIDTH, gpus=8):
             for x in f.attention
             if x.rope
         ),
-        "qk_norm": next((x.qk_norm if x.qk_norm == "width" else "head" for x in f.gqa if x.qk_norm), False),
+        "positions": f.positions or ("RoPE" if f.ropes else None),
+        "qk_norm": f.qk_norm,
         "norm": cfg.norm.kind,
         "norm_place": distinct(layer.norms for layer in cfg.layers),
+        "head_rows": cfg.head_rows,
         "tied": cfg.tied,
         "parameters": p.total,
         "active_parameters": p.active,

@@ -45,8 +45,11 @@ def falcon(reader):
     if parallel:
         reader.refuse("parallel attention and feed-forward")
     head_dim = reader.head_dim(h)
-    rope = None if f.flag("alibi", False) else reader.rope(head_dim)
+    alibi = f.flag("alibi", False)
     f.defaulted.pop("alibi", None)
+    if alibi:
+        reader.add_positions("alibi")
+    rope = None if alibi else reader.rope(head_dim)
     layer = Layer(reader.gqa(h, n_kv, head_dim, rope=rope), reader.dense(), place)
     return [layer] * f.layers()
 
@@ -61,7 +64,7 @@ def gpt_neox(reader):
 
 def phi(reader):
     """PhiForCausalLM's head carries a bias."""
-    reader.counted.append(Counted("a bias of the head", reader.f.size("V")))
+    reader.add_head_bias()
     return standard_layers(reader)
 
 

@@ -2,7 +2,7 @@
 
 from ..config import GQA, LARGEST, MLA, Counted, Dense, Layer, MoE
 from ..frequencies import yarn_mscale
-from .config_file import Fields, show
+from .config_file import Fields, listed, show
 from .ropes import read_ropes
 from .table import HARMLESS, HARMLESS_ENDINGS, HARMLESS_OFF, HARMLESS_STARTS
 
@@ -17,6 +17,12 @@ ACTIVATIONS = {
     "relu": "relu",
     "relu2": "relu2",
 }
+POSITIONS = {"learned": "learned positions", "alibi": "ALiBi positions"}
+# QK-norms that are counted and not run -> (name, weights of h query heads and n KV heads of width w)
+QK_PARTS = {
+    "layer": ("LayerNorm of q and k", lambda h, n, w: 4 * w),
+    "layer_heads": ("LayerNorm of q and k, head by head", lambda h, n, w: (h + n) * w),
+}
 ORDINALS = {1: "single", 2: "second", 3: "third", 4: "fourth", 5: "fifth", 6: "sixth"}
 KINDS = ("full_attention", "sliding_attention", "chunked_attention", "linear_attention", "indexed_attention")
 
@@ -24,13 +30,15 @@ KINDS = ("full_attention", "sliding_attention", "chunked_attention", "linear_att
 class Reader:
     """One file of one family on its way to a ModelConfig."""
 
-    def __init__(self, raw, model_type, family, notes=()):
-        self.family = family
-        self.f = Fields(raw, model_type, family.keys, family.defaults)
+    def __init__(self, raw, model_type, family, notes=(), sizes=(), labels=None):
+        self.family, self.labels = family, labels
+        self.f = Fields(raw, model_type, family.keys, dict(sizes) | family.defaults)
         self.d, self.max_len = self.f.size("d"), self.f.size("max_len")
         self.stretch = 1.0  # dynamic scaling goes beyond max_len, which is its training length
         self.refused = list(family.always)
         self.counted = []
+        self._extras = {}
+        self.beside = ()  # parts of every attention layer that the block does not run
         for note in notes:
             self.f.warn(note)
 
@@ -57,6 +65,15 @@ class Reader:
                 )  # a feature that the file does not mention and the class does not have
         else:
             self.refuse(name)
+
+    def add_positions(self, kind):
+        """Positions that are no RoPE: learned ones are weights, ALiBi's slopes are constants."""
+        size = self.max_len * self.d if kind == "learned" else 0
+        self.counted.append(Counted(POSITIONS[kind], size))
+
+    def add_head_bias(self):
+        if self.labels is None:
+            self.counted.append(Counted("a bias of the head", self.f.size("V")))
 
     def switch(self, rule):
         """A family's bias or QK-norm rule: a constant, or (key, class default)."""
@@ -90,14 +107,9 @@ class Reader:
             pairs = ", ".join(f"{key} = {show(value)}" for key, value in f.defaulted.items())
             f.warn(f"not in the file, taken from the class of {f.model_type}: {pairs}")
         if unknown:
-            f.warn(f"fields that this reader does not know, and did not use: {', '.join(unknown)}")
+            f.warn(f"fields that this reader does not know, and did not use: {listed(unknown)}")
         if f.raw.get("num_nextn_predict_layers") or f.raw.get("use_mtp"):
             f.warn("published with extra layers that predict further tokens (MTP): they are not counted")
-        quantised = f.raw.get("quantization_config")
-        if isinstance(quantised, dict):
-            f.warn(
-                f"the file's weights are quantised ({show(quantised.get('quant_method'))}): not 2 bytes a parameter"
-            )
         return tuple(f.warnings)
 
     # ---- heads
@@ -179,6 +191,9 @@ class Reader:
         if rule == "late":
             first = self.f.size("max_window_layers", lowest=0)
             return [i >= first for i in range(n_layers)]
+        if rule == "early":  # every second of the first max_window_layers
+            last = self.f.size("max_window_layers", lowest=0)
+            return [i % 2 == 0 and i < last for i in range(n_layers)]
         if rule == "nope":
             return [not turns for turns in self.turns(n_layers)]
         return [(i + 1) % rule != 0 for i in range(n_layers)]
@@ -189,7 +204,9 @@ class Reader:
         if self.family.switched:
             on = f.flag("use_sliding_window", False)
             f.defaulted.pop("use_sliding_window", None)
-            return f.size("sliding_window", None) if on else f.size("sliding_window", None, lowest=0) and None
+            if not on:
+                return f.size("sliding_window", None, lowest=0) and None
+            return None if f.is_null("sliding_window") else f.size("sliding_window")
         width = f.size("sliding_window", None)
         if width is None and f.is_null("sliding_window") and isinstance(self.family.windows, int):
             raise ValueError(
@@ -244,6 +261,10 @@ class Reader:
         qk_norm = family.qk_norm
         if isinstance(qk_norm, tuple):
             qk_norm = qk_norm[2] if self.f.flag(qk_norm[0], qk_norm[1]) else False
+        if qk_norm in QK_PARTS:
+            name, size = QK_PARTS[qk_norm]
+            self.beside, qk_norm = (Counted(name, size(h, n_kv, head_dim)),), False
+            self.refuse(name)
         bias = self.switch(family.bias)
         out = bias if family.out_bias is None else self.switch(family.out_bias)
         scale = self.softmax_scale(head_dim)
@@ -293,7 +314,10 @@ class Reader:
         if rule.shared:
             shared = f.size(rule.shared, lowest=0)
         if rule.shared_count:
-            shared = f.size(rule.shared_count, 0, lowest=0) * width
+            if f.is_null(rule.shared_count):
+                f.warn(f"{rule.shared_count} is null: no shared expert")
+            else:
+                shared = f.size(rule.shared_count, lowest=0) * width
         experts, active = f.size("experts"), f.size("active")
         if active > experts:
             raise ValueError(
@@ -310,7 +334,9 @@ class Reader:
         listed = f.list("mlp_layer_types", n_layers, ("dense", "sparse"))
         sparse = [True] * n_layers
         if rule.where == "leading":
-            first = f.size("first_k_dense_replace", None if listed else 0, lowest=0)
+            first = f.find("first_k_dense_replace")[1]
+            if first is not None or not listed:
+                first = f.size("first_k_dense_replace", lowest=0)
             every = f.size("moe_layer_freq", 1)
             f.defaulted.pop("moe_layer_freq", None)
             if f.is_null("experts") and not listed:
@@ -338,10 +364,19 @@ class Reader:
 
     def extras(self, is_sparse):
         """What stands beside attention and feed-forward in a common layer."""
+        if not is_sparse:
+            return ()
+        if not self._extras:
+            self._extras[is_sparse] = self._beside_experts()
+        return self._extras[is_sparse]
+
+    def _beside_experts(self):
         rule = self.family.moe
-        if is_sparse and rule.shared_gate:
-            return (Counted("a gate of the shared expert", self.d),)
-        return ()
+        parts = [Counted("a gate of the shared expert", self.d)] if rule.shared_gate else []
+        width = self.sparse().shared_d_ff
+        if width and self.switch(self.family.ffn_bias):
+            parts.append(Counted("biases of the shared expert", (1 + self.family.gated) * width + self.d))
+        return tuple(parts)
 
     def rope(self, width):
         """The Rope of a model whose layers all turn alike."""
@@ -365,7 +400,9 @@ def standard_layers(reader, kinds=None, attention=None, ffn=None, extras=None):
         reader.f.touch("d_ff")  # written, and used by no layer
     for i, kind in enumerate(kinds):
         more = extras(i) if extras else reader.extras(sparse[i])
-        yield Layer(attention(i, kind), ffn(i) if ffn else parts[sparse[i]], family.place, tuple(more))
+        mixer = attention(i, kind)
+        more = (*more, *reader.beside) if mixer else more
+        yield Layer(mixer, ffn(i) if ffn else parts[sparse[i]], family.place, tuple(more))
 
 
 def _attention(reader, kinds):

@@ -214,7 +214,7 @@ def _stretched(reader, part, key, kind, width):
         fields["beta_slow"] = float(part.number(key("beta_slow"), 1.0))
         fields["truncate"] = part.flag(key("truncate"), True)
         for name in ("mscale", "mscale_all_dim"):
-            fields[name] = part.number(key(name), None)
+            fields[name] = part.number(key(name), None, zero=True) or None  # 0 is off, as absent
     if kind in ("yarn", "longrope"):
         fields["attention_factor"] = part.number(key("attention_factor"), None)
     scaling = Scaling(kind, **fields)

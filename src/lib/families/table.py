@@ -9,8 +9,9 @@ from .tables.dense import DENSE
 from .tables.hybrid import HYBRID
 from .tables.mla import MLA
 from .tables.moe import MOE
+from .tables.vision import VISION
 
-FAMILIES = CLASSIC | DENSE | MOE | MLA | HYBRID
+FAMILIES = CLASSIC | DENSE | MOE | MLA | HYBRID | VISION
 
 _words = str.split
 
@@ -18,7 +19,7 @@ _words = str.split
 HARMLESS = frozenset(
     _words(
         """_name_or_path _attn_implementation_autoset add_classification_head apply_query_key_layer_scaling
-        architectures attention_softmax_in_fp32 attn_implementation auto_map aux_loss_alpha bias_dropout_fusion
+        attention_softmax_in_fp32 attn_implementation auto_map aux_loss_alpha bias_dropout_fusion
         cache_implementation chunk_size_feed_forward do_sample dtype ep_size fp32_residual_connection id2label
         initializer_range is_decoder is_encoder_decoder is_llama_config label2id max_window_layers mlp_only_layers
         model_max_length model_type moe_shared_expert_overlap mtp_layers_block_type mtp_transformer_layers n_group
@@ -39,11 +40,21 @@ HARMLESS_OFF = frozenset(
     _words("attention_bias mlp_bias use_bias qkv_bias use_mrope use_qk_norm tie_lm_head")
 )
 
-# a nested text model without a model_type of its own: outer model_type -> inner
-NESTED = {
-    "llama4": "llama4_text",
-    "gemma3": "gemma3_text",
-    "gemma4": "gemma4_text",
-    "mistral3": "mistral",
-    "llava": "llama",
-}
+# the name of a whole whose language part has another: the class that its text_config has unless it says otherwise
+NESTED = dict(
+    pair.split(":")
+    for pair in _words(
+        """audioflamingo3:qwen2 aya_vision:cohere2 cohere2_vision:cohere2 deepseek_vl:llama deepseek_vl_hybrid:llama
+        exaone4_5:exaone4 fast_vlm:qwen2 fun_asr_nano:qwen3 gemma3:gemma3_text gemma3n:gemma3n_text gemma4:gemma4_text
+        glm46v:glm4v_text glm4v:glm4v_text glm4v_moe:glm4v_moe_text glmasr:llama got_ocr2:qwen2 granite_speech:granite
+        granite_speech_plus:granite idefics2:mistral idefics3:llama internvl:qwen2 janus:llama kimi_k25:deepseek_v3
+        lfm2_vl:lfm2 lighton_ocr:qwen3 llama4:llama4_text llava:llama llava_next:llama llava_next_video:llama
+        llava_onevision:qwen2 mistral3:mistral mllama:mllama_text_model musicflamingo:qwen2 nemotron_h_omni:nemotron_h
+        omniasr:llama ovis2:qwen2 paligemma:gemma perception_lm:llama qianfan_ocr:qwen3 qwen2_5_vl:qwen2_5_vl_text
+        qwen2_5_omni_thinker:qwen2_5_omni_text qwen2_audio:qwen2 qwen2_vl:qwen2_vl_text qwen3_5:qwen3_5_text
+        qwen3_5_moe:qwen3_5_moe_text qwen3_asr:qwen3 qwen3_omni_moe_thinker:qwen3_omni_moe_text qwen3_vl:qwen3_vl_text
+        qwen3_vl_moe:qwen3_vl_moe_text shieldgemma2:gemma3_text smolvlm:llama step3p7:step3p5 vibevoice:qwen2
+        vibevoice_asr:qwen2 video_llama_3:qwen2 video_llava:llama vipllava:llama voxtral:llama
+        llava_llama:llama llava_mistral:mistral llava_qwen:qwen2"""
+    )
+)

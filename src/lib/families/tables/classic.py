@@ -1,12 +1,14 @@
 """Families of LayerNorm, ungated feed-forwards, learned positions or parallel parts: the block before and beside Llama's. Data, no code."""
 
+from dataclasses import replace
+
 from ..family import BIASES, LAYER_NORM, OLD, PARALLEL, Family, defaults
 
 # fmt: off
 COHERE = Family(
     defaults=defaults(5e5, 8192, 1e-5, n_kv_heads="n_heads", logit_scale=0.0625), tied=True,
     norm={"kind": "layer"}, place="parallel", bias=("attention_bias", False), layout="adjacent",
-    refuse={"logit_scale": (1.0, "a logits multiplier"), "use_qk_norm": (False, "LayerNorm of q and k, head by head")},
+    qk_norm=("use_qk_norm", False, "layer_heads"), refuse={"logit_scale": (1.0, "a logits multiplier")},
     always=PARALLEL,
 )
 GPT2 = Family(
@@ -17,6 +19,11 @@ GPT2 = Family(
         "scale_attn_by_inverse_layer_idx": (False, "a softmax scale per layer"),
         "scale_attn_weights": (True, "unscaled attention"), "add_cross_attention": (False, "cross-attention"),
     },
+)
+PHI = Family(
+    defaults=defaults(1e4, 2048, 1e-5, n_kv_heads="n_heads"), norm=LAYER_NORM, place="parallel",
+    bias=True, ffn_bias=True, gated=False, activation="gelu_new", rotary=0.5, build="phi",
+    qk_norm=("qk_layernorm", False, "layer"), always=PARALLEL,
 )
 
 CLASSIC = {
@@ -46,11 +53,8 @@ CLASSIC = {
             "alibi": (False, "ALiBi positions"),
         },
     ),
-    "phi": Family(
-        defaults=defaults(1e4, 2048, 1e-5, n_kv_heads="n_heads"), norm=LAYER_NORM, place="parallel",
-        bias=True, ffn_bias=True, gated=False, activation="gelu_new", rotary=0.5, build="phi",
-        refuse={"qk_layernorm": (False, "LayerNorm of q and k")}, always=PARALLEL,
-    ),
+    "phi": PHI,
+    "phi-msft": replace(PHI, defaults=PHI.defaults | {"d_ff": "4d"}, rotary=None),
     "cohere": COHERE,
     "cohere2": Family(
         defaults=COHERE.defaults | {"base": 1e4, "sliding_window": 4096}, tied=True,

@@ -6,11 +6,11 @@ from ..family import BIASES, GAIN_LAST, GEMMA, MROPE, MULTIPLIERS, SOFTCAPS, Exp
 LLAMA = Family(defaults=defaults(1e4, 2048, n_kv_heads="n_heads"), **BIASES)
 MISTRAL = Family(defaults=defaults(1e4, 131072, sliding_window=4096), windows="all")
 QWEN2 = Family(
-    defaults=defaults(1e4, 32768), bias=True, out_bias=False, windows="late", switched=True,
+    defaults=defaults(1e4, 32768, sliding_window=4096, max_window_layers=28), bias=True, out_bias=False, windows="late", switched=True,
     refuse=MROPE,
 )
 QWEN3 = Family(
-    defaults=defaults(1e4, 32768, head_dim=128), bias=("attention_bias", False), qk_norm=True,
+    defaults=defaults(1e4, 32768, head_dim=128, sliding_window=4096, max_window_layers=28), bias=("attention_bias", False), qk_norm=True,
     windows="late", switched=True,
 )
 OLMO2 = Family(

@@ -15,8 +15,9 @@ HYBRID = {
         ignored=("sliding_window",),
     ),
     "nemotron_h": Family(
-        keys={"activation": ("mlp_hidden_act",)}, defaults={"eps": 1e-5, "max_len": 4096, "head_dim": 128},
+        keys={"activation": ("mlp_hidden_act",), "layers_block_type": ("layers_block_type", "layer_types")},
+        defaults={"eps": 1e-5, "max_len": 4096, "head_dim": 128},
         bias=False, ffn_bias=("mlp_bias", False), gated=False, activation="relu2", build="nemotron_h",
-        ignored=("base", "partial_rotary_factor", "sliding_window", "attention_bias", "rope_parameters"),
+        ignored=("base", "partial_rotary_factor", "sliding_window", "rope_parameters"),
     ),
 }

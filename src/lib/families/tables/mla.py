@@ -14,8 +14,8 @@ MLA = {
         moe=DEEPSEEK_MOE, layout="rope_interleave", ignored=("n_kv_heads", "head_dim"),
     ),
     "deepseek_v2": Family(
-        keys=ROUTED, defaults=defaults(1e4, 2048), attention="mla", bias=("attention_bias", False), moe=DEEPSEEK_MOE,
-        layout="adjacent", ignored=("n_kv_heads", "head_dim", "mlp_bias"),
+        keys=ROUTED, defaults=defaults(1e4, 2048), attention="mla", bias=("attention_bias", False), ffn_bias=("mlp_bias", False),
+        moe=DEEPSEEK_MOE, layout="adjacent", ignored=("n_kv_heads", "head_dim"),
     ),
     "deepseek_v3": DEEPSEEK_V3,
     "kimi_k2": DEEPSEEK_V3,

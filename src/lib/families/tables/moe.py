@@ -22,12 +22,12 @@ GRANITE = Family(
 MOE = {
     "mixtral": Family(defaults=defaults(1e6, 131072, 1e-5), windows="all", moe=Experts("d_ff")),
     "qwen2_moe": Family(
-        keys=QWEN_MOE_FIELDS, defaults=defaults(1e4, 32768, qkv_bias=True), bias=("qkv_bias", True),
-        out_bias=False, windows="late", switched=True,
+        keys=QWEN_MOE_FIELDS, defaults=defaults(1e4, 32768, qkv_bias=True, sliding_window=4096, max_window_layers=28), bias=("qkv_bias", True),
+        out_bias=False, windows="early", switched=True,
         moe=Experts(where="step", shared="shared_expert_intermediate_size", shared_gate=True),
     ),
     "qwen3_moe": Family(
-        keys=QWEN_MOE_FIELDS, defaults=defaults(1e4, 32768), bias=("attention_bias", False),
+        keys=QWEN_MOE_FIELDS, defaults=defaults(1e4, 32768, sliding_window=4096), bias=("attention_bias", False),
         qk_norm=True, windows="all", switched=True, moe=Experts(where="step"),
     ),
     "glm4_moe": Family(
