@@ -10,9 +10,11 @@ from difflib import get_close_matches
 
 from ..config import Counted, ModelConfig, MoE, Norm
 from . import hybrids, layers, params
+from .beside import add_positions
 from .config_file import load, show
 from .forms import open_form
 from .heads import read_head
+from .notes import warnings
 from .reader import Reader, standard_layers
 from .sizes import SIZES
 from .table import FAMILIES
@@ -77,7 +79,7 @@ def _model(reader, bias=False):
     build = _BUILDERS[family.build] if family.build else standard_layers
     layer_list = tuple(build(reader))
     if family.positions != "rope":
-        reader.add_positions(family.positions)
+        add_positions(reader, family.positions)
     if any(isinstance(layer.ffn, MoE) for layer in layer_list):
         reader.refuse("a mixture of experts")
     inside = tuple(name for name in dict.fromkeys(reader.refused) if not name.startswith(_OUTSIDE))
@@ -106,5 +108,5 @@ def _model(reader, bias=False):
         fields=f.stated(),
         stated_heads=reader.stated_heads(),
         labels=labels,
-        warnings=reader.warnings(),
+        warnings=warnings(f),
     )

@@ -10,7 +10,7 @@ class Family:
     keys         spellings that replace the common ones        defaults   class defaults, by canonical name or key
     norm         rms | layer, unit_offset, gain_last, gain, bias           place   where norms stand (config.Layer)
     bias, out_bias, ffn_bias   a constant, or (key, class default)
-    qk_norm      a constant, or (key, class default, kind); kinds: those of config.GQA, and reader.QK_PARTS (counted, not run)
+    qk_norm      a constant, or (key, class default, kind); kinds: those of config.GQA, and beside.QK_PARTS (counted, not run)
     activation   class default; fixed: the class ignores what the file says
     windows      None no layer; "all" every layer; n: all but every n-th; "late" from max_window_layers on; "early" every second one before it; "nope" the NoPE layers
     switched     the window counts only if use_sliding_window is true

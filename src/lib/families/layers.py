@@ -6,6 +6,7 @@ Each takes the Reader of a file and gives its layers. Sources: the modelling cod
 from functools import partial
 
 from ..config import Counted, Layer
+from .beside import add_head_bias, add_positions
 from .config_file import show
 from .reader import standard_layers
 
@@ -48,7 +49,7 @@ def falcon(reader):
     alibi = f.flag("alibi", False)
     f.defaulted.pop("alibi", None)
     if alibi:
-        reader.add_positions("alibi")
+        add_positions(reader, "alibi")
     rope = None if alibi else reader.rope(head_dim)
     layer = Layer(reader.gqa(h, n_kv, head_dim, rope=rope), reader.dense(), place)
     return [layer] * f.layers()
@@ -64,7 +65,7 @@ def gpt_neox(reader):
 
 def phi(reader):
     """PhiForCausalLM's head carries a bias."""
-    reader.add_head_bias()
+    add_head_bias(reader)
     return standard_layers(reader)
 
 

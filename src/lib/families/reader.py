@@ -1,10 +1,10 @@
 """The rules that most families share: heads, windows, NoPE layers, experts, what a file leaves out."""
 
-from ..config import GQA, LARGEST, MLA, Counted, Dense, Layer, MoE
+from ..config import GQA, LARGEST, MLA, Dense, Layer, MoE
 from ..frequencies import yarn_mscale
-from .config_file import Fields, listed, show
+from .beside import beside_experts, qk_part
+from .config_file import Fields, show
 from .ropes import read_ropes
-from .table import HARMLESS, HARMLESS_ENDINGS, HARMLESS_OFF, HARMLESS_STARTS
 
 ACTIVATIONS = {
     "silu": "silu",
@@ -16,12 +16,6 @@ ACTIVATIONS = {
     "gelu_tanh": "gelu_tanh",
     "relu": "relu",
     "relu2": "relu2",
-}
-POSITIONS = {"learned": "learned positions", "alibi": "ALiBi positions"}
-# QK-norms that are counted and not run -> (name, weights of h query heads and n KV heads of width w)
-QK_PARTS = {
-    "layer": ("LayerNorm of q and k", lambda h, n, w: 4 * w),
-    "layer_heads": ("LayerNorm of q and k, head by head", lambda h, n, w: (h + n) * w),
 }
 ORDINALS = {1: "single", 2: "second", 3: "third", 4: "fourth", 5: "fifth", 6: "sixth"}
 KINDS = ("full_attention", "sliding_attention", "chunked_attention", "linear_attention", "indexed_attention")
@@ -37,7 +31,7 @@ class Reader:
         self.stretch = 1.0  # dynamic scaling goes beyond max_len, which is its training length
         self.refused = list(family.always)
         self.counted = []
-        self._extras = {}
+        self._extras = None
         self.beside = ()  # parts of every attention layer that the block does not run
         for note in notes:
             self.f.warn(note)
@@ -66,15 +60,6 @@ class Reader:
         else:
             self.refuse(name)
 
-    def add_positions(self, kind):
-        """Positions that are no RoPE: learned ones are weights, ALiBi's slopes are constants."""
-        size = self.max_len * self.d if kind == "learned" else 0
-        self.counted.append(Counted(POSITIONS[kind], size))
-
-    def add_head_bias(self):
-        if self.labels is None:
-            self.counted.append(Counted("a bias of the head", self.f.size("V")))
-
     def switch(self, rule):
         """A family's bias or QK-norm rule: a constant, or (key, class default)."""
         return self.f.flag(rule[0], rule[1]) if isinstance(rule, tuple) else rule
@@ -91,26 +76,6 @@ class Reader:
         given = [f.size(key, None) for key in ("num_key_value_heads", "num_kv_heads")]
         f.used = known  # a field that only the calculator reads is still one that this reader does not use
         return heads, next((value for value in given if value is not None), heads)
-
-    def warnings(self):
-        f = self.f
-        unknown = sorted(
-            key
-            for key, value in ((str(key), value) for key, value in f.raw.items())
-            if value is not None
-            and key not in f.used | HARMLESS
-            and not (value is False and key in HARMLESS_OFF)
-            and not key.endswith(HARMLESS_ENDINGS)
-            and not key.startswith(HARMLESS_STARTS)
-        )
-        if f.defaulted:
-            pairs = ", ".join(f"{key} = {show(value)}" for key, value in f.defaulted.items())
-            f.warn(f"not in the file, taken from the class of {f.model_type}: {pairs}")
-        if unknown:
-            f.warn(f"fields that this reader does not know, and did not use: {listed(unknown)}")
-        if f.raw.get("num_nextn_predict_layers") or f.raw.get("use_mtp"):
-            f.warn("published with extra layers that predict further tokens (MTP): they are not counted")
-        return tuple(f.warnings)
 
     # ---- heads
 
@@ -261,10 +226,10 @@ class Reader:
         qk_norm = family.qk_norm
         if isinstance(qk_norm, tuple):
             qk_norm = qk_norm[2] if self.f.flag(qk_norm[0], qk_norm[1]) else False
-        if qk_norm in QK_PARTS:
-            name, size = QK_PARTS[qk_norm]
-            self.beside, qk_norm = (Counted(name, size(h, n_kv, head_dim)),), False
-            self.refuse(name)
+        part = qk_part(qk_norm, h, n_kv, head_dim)
+        if part:
+            self.beside, qk_norm = (part,), False
+            self.refuse(part.name)
         bias = self.switch(family.bias)
         out = bias if family.out_bias is None else self.switch(family.out_bias)
         scale = self.softmax_scale(head_dim)
@@ -366,17 +331,9 @@ class Reader:
         """What stands beside attention and feed-forward in a common layer."""
         if not is_sparse:
             return ()
-        if not self._extras:
-            self._extras[is_sparse] = self._beside_experts()
-        return self._extras[is_sparse]
-
-    def _beside_experts(self):
-        rule = self.family.moe
-        parts = [Counted("a gate of the shared expert", self.d)] if rule.shared_gate else []
-        width = self.sparse().shared_d_ff
-        if width and self.switch(self.family.ffn_bias):
-            parts.append(Counted("biases of the shared expert", (1 + self.family.gated) * width + self.d))
-        return tuple(parts)
+        if self._extras is None:
+            self._extras = beside_experts(self)
+        return self._extras
 
     def rope(self, width):
         """The Rope of a model whose layers all turn alike."""
