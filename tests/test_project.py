@@ -34,6 +34,8 @@ BLOCK = [
         "model",
         "gpt2",
         "decoding",
+        "fast",
+        "compiled",
     ]
 ]
 

@@ -23,6 +23,8 @@ _HOME = {
     "model": "Block LlamaStyleLM",
     "gpt2": "GPT2Block GPT2LM",
     "decoding": "generate chat_prompt",
+    "fast": "fast_decode",
+    "compiled": "compile_decode",
     "files.weights": "load_model open_gguf",
     "files.real_model": "find_model",
     "files.tokenizers": "load_tokenizer",

@@ -9,7 +9,7 @@ import torch
 from lib.decoding import TURN_END, chat_prompt, generate
 from lib.files.real_model import find_model
 from lib.files.tokenizers import load_tokenizer
-from lib.files.weights import load_model
+from lib.files.weights import DECODE, load_model
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -65,6 +65,7 @@ def _arguments(argv):
         "--model", metavar="PATH", help="a Hugging Face folder or a GGUF file (default: the book's model)"
     )
     p.add_argument("--dtype", choices=DTYPES, help="default: as stored")
+    p.add_argument("--decode", choices=DECODE, default="plain", help="how single steps run (plain)")
     p.add_argument("--device", help="cpu (default), cuda, cuda:1, mps")
     return p.parse_args(argv)
 
@@ -73,7 +74,7 @@ def _answer(args, write):
     if any("\ud800" <= c <= "\udfff" for c in args.text + (args.system or "")):
         raise ValueError("the text is not UTF-8: is the terminal set to another encoding?")
     path = find_model() if args.model is None else args.model
-    model = load_model(path, DTYPES.get(args.dtype), args.device)
+    model = load_model(path, DTYPES.get(args.dtype), args.device, args.decode)
     tokenizer = load_tokenizer(path)
     chat = not args.plain and tokenizer.token_to_id(TURN_END) is not None
     ids = tokenizer.encode(chat_prompt(args.text, args.system) if chat else args.text).ids

@@ -12,8 +12,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from lib.checks import refuse_unsupported
+from lib.compiled import compile_decode
 from lib.families import read_config
 from lib.families.gguf_header import hf_config
+from lib.fast import fast_decode
 from lib.files.checkpoint import DTYPES, PICKLES, Folder
 from lib.files.gguf_file import GGUFFile
 from lib.files.plan import Plan, check_claim
@@ -35,6 +37,7 @@ GGUF_LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 GGUF_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+DECODE = {"plain": lambda model: model, "fast": fast_decode, "compiled": compile_decode}
 GGUF_ADJACENT = ("llama",)  # architectures whose q and k rows GGUF stores in the adjacent-pair layout
 
 
@@ -103,8 +106,11 @@ class _Unset(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def load_model(path, dtype=None, device=None):
+def load_model(path, dtype=None, device=None, decode="plain"):
     """A Hugging Face folder (config.json, safetensors) or a GGUF file -> LlamaStyleLM, ready to run.
+
+    decode: "plain" is the model as it is read; "fast" (`lib.fast_decode`) and "compiled" (`lib.compile_decode`) give the same logits
+    sooner, one token at a time: what they return goes to `generate`, and its `plain` is the LlamaStyleLM.
 
     dtype None = as stored (float32 for GGUF, which is dequantised); device None = the CPU. Where both are the stored ones
     the weights stay memory-mapped: nothing is copied. The model is in eval mode and its parameters ask for no gradient
@@ -116,6 +122,8 @@ def load_model(path, dtype=None, device=None):
     if dtype is not None and dtype not in DTYPES.values():
         names = ", ".join(map(str, DTYPES.values()))
         raise ValueError(f"dtype = {dtype!r}: expected None (as stored) or a floating-point type, {names}")
+    if decode not in DECODE:
+        raise ValueError(f"decode = {decode!r}: expected one of {', '.join(DECODE)}")
     source, config = _source(path)
     for (
         message
@@ -127,7 +135,7 @@ def load_model(path, dtype=None, device=None):
         model = LlamaStyleLM.from_config(config, device="meta")
     plan = Plan(model, source)
     dtype = dtype or source.dtype("model.embed_tokens.weight")
-    return plan.fill(dtype, device).eval()
+    return DECODE[decode](plan.fill(dtype, device).eval())
 
 
 def _device(name):
