@@ -3,6 +3,7 @@
 import sys
 
 USAGE = """usage: python -m lib describe PATH [--tokens N] [--batch N] [--json]    which block is this, and what does it cost
+       python -m lib describe PATH --measure                               .. and what transformers builds for it, counted
        python -m lib describe --compare A B                                two of them side by side
        python -m lib generate ...                                          let a real model continue a text
 `python -m lib COMMAND --help` says more."""

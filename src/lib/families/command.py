@@ -5,8 +5,9 @@ import json
 import sys
 from pathlib import Path
 
-from . import read_config
+from . import UnknownFamily, measure, read_config
 from .compare import side_by_side
+from .config_file import load
 from .describe import page
 from .implied import BANDWIDTH, as_json
 
@@ -44,22 +45,58 @@ def main(argv=None):
     parser.add_argument(
         "--compare", nargs=2, metavar=("A", "B"), help="two files side by side, instead of PATH"
     )
+    parser.add_argument(
+        "--measure", action="store_true", help="also count the class that transformers has for the file"
+    )
     args = parser.parse_args(argv)
     if (args.path is None) == (args.compare is None):
         parser.error("give one PATH, or --compare A B")
+    if args.measure and args.compare:
+        parser.error("--measure counts one file at a time")
     try:
-        options = args.tokens, args.batch, args.bandwidth * 1e9
-        paths = args.compare or [args.path]
-        configs = [read_config(path) for path in paths]
-        if args.json:
-            facts = [as_json(cfg, *options, args.gpus) for cfg in configs]
-            text = json.dumps(facts if args.compare else facts[0], indent=2)
-        elif args.compare:
-            text = side_by_side(configs, *options, names=[_name(path) for path in paths], gpus=args.gpus)
-        else:
-            text = page(configs[0], *options, name=_name(args.path), gpus=args.gpus)
+        text = _compared(args) if args.compare else _described(args)
     except (ValueError, OSError) as error:
         print(f"describe: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     print(text)
     return 0
+
+
+def _described(args):
+    try:
+        cfg = read_config(args.path)
+    except UnknownFamily as error:
+        if not args.measure:
+            offer = "; transformers knows it: --measure counts its class" * measure.known_to_transformers(
+                error.model_type
+            )
+            raise ValueError(f"{error}{offer}") from None
+        cfg = None
+    measured = measure.measure(load(args.path)) if args.measure else None
+    options = {
+        "tokens": args.tokens,
+        "batch": args.batch,
+        "bandwidth": args.bandwidth * 1e9,
+        "gpus": args.gpus,
+    }
+    if args.json:
+        facts = {} if cfg is None else as_json(cfg, **options)
+        return json.dumps(
+            facts | ({"measured": measure.as_json(cfg, measured, args.tokens)} if measured else {}), indent=2
+        )
+    name = _name(args.path)
+    parts = [f"{name}: {measured.model_type}"] if cfg is None else [page(cfg, name=name, **options)]
+    return "\n\n".join(parts + (["\n".join(measure.lines(cfg, measured, args.tokens))] if measured else []))
+
+
+def _compared(args):
+    configs = [read_config(path) for path in args.compare]
+    options = {
+        "tokens": args.tokens,
+        "batch": args.batch,
+        "bandwidth": args.bandwidth * 1e9,
+        "gpus": args.gpus,
+    }
+    if args.json:
+        return json.dumps([as_json(cfg, **options) for cfg in configs], indent=2)
+    return side_by_side(configs, names=[_name(path) for path in args.compare], **options)
