@@ -121,7 +121,7 @@ def R(angle):
     return torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
 
 
-q, k, theta = torch.tensor([1.0, 0.4], dtype=torch.float64), torch.tensor([0.9, -0.3], dtype=torch.float64), 0.1
+q, k, theta = torch.tensor([0.9, -0.3], dtype=torch.float64), torch.tensor([1.0, 0.4], dtype=torch.float64), 0.1
 m, n = 5, 2
 turned = (R(m * theta) @ q) @ (R(n * theta) @ k)
 check_close("q^T R((n - m) theta) k", turned, q @ R((n - m) * theta) @ k)
@@ -144,7 +144,8 @@ check_close("matrix = by hand", by_matrix, by_hand)
 # %% [markdown]
 # ### Move the hands
 #
-# Move m and n together: the hands turn, the dot stays. Move one: the dot walks along the curve. Then change the frequency.
+# The axis counts how many tokens **back** the key is, $m - n$; what lies left of 0 is masked. Move m and n together: the hands turn, the dot stays. Move one:
+# the dot walks along the curve. This pair likes a key seven tokens back best. Then change the frequency.
 
 # %%
 clock_explorer
@@ -152,9 +153,10 @@ clock_explorer
 # %%
 for m, n in ((5, 2), (40, 37), (10, 10), (0, 0)):
     t = clock_explorer.table(m=m, n=n)
-    print(f"m = {m:>2}, n = {n:>2}: offset {t['offset']:>2}, score {t['score']:.6f}")
+    print(f"m = {m:>2}, n = {n:>2}: {t['offset']} tokens back, score {t['score']:.6f}")
 near, far = (clock_explorer.table(m=m, n=n)["score"] for m, n in ((5, 2), (40, 37)))
 check_close("equal offsets", near, far)
+print(f"the best offset of this pair: {clock_explorer.table()['peak']:.2f} tokens back")
 
 # %% [markdown]
 # ### How equal is equal?
@@ -256,7 +258,7 @@ def head_score(m, n):
 
 print(f"score(5, 2) = {head_score(5, 2):.4f}    score(40, 37) = {head_score(40, 37):.4f}")
 print(f"score(10, 10) = {head_score(10, 10):.4f}   score(0, 0) = {head_score(0, 0):.4f}")
-check_close("offset 3", head_score(5, 2), head_score(40, 37), 1e-5, q.norm() * k.norm())
+check_close("three back", head_score(5, 2), head_score(40, 37), 1e-5, q.norm() * k.norm())
 check_close("offset 0", head_score(10, 10), head_score(0, 0), 1e-5, q.norm() * k.norm())
 
 # %% [markdown]
@@ -269,16 +271,16 @@ check_close("offset 0", head_score(10, 10), head_score(0, 0), 1e-5, q.norm() * k
 distance_explorer
 
 # %%
-for pairs in (1, 4, 64):
-    tail = distance_explorer.table(pairs=pairs)["tail"]
-    print(f"{pairs:>2} pairs: beyond 512 tokens the score comes back to {tail:.2f} of its value at 0")
+for pairs in (1, 4, 16, 64):
+    t = distance_explorer.table(pairs=pairs)
+    print(f"{pairs:>2} pairs: beyond 512 tokens the score comes back to {t['tail']:.2f} of its value at 0, at {t['tail_at']:,}")
 print(f"one pair at distance 44: {math.cos(44):.3f} of its value at 0")
-tails = [distance_explorer.table(pairs=pairs)["tail"] for pairs in (1, 4, 64)]
+tails = [distance_explorer.table(pairs=pairs)["tail"] for pairs in (1, 4, 16, 64)]
 check_equal("more pairs, less coming back", tails == sorted(tails, reverse=True), True)
 
 # %% [markdown]
 # The fading is a property of **equal** vectors. A head is free to learn a query and a key that peak at another distance: each pair's curve moves with the angle
-# between them, as in the clock, whose peak lies to the right of 0.
+# between them, as in the clock, whose pair peaks seven tokens back.
 #
 # ## 5 · What is rotated
 #

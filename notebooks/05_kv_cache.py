@@ -96,10 +96,13 @@ check_equal("bytes per token", [kv_cache_bytes(80, n, 128) for n in (64, 8, 1)],
 weights = 70_553_706_496 * 2  # parameters, two bytes each
 print(f"as MHA {kv_cache_bytes(80, 64, 128) / 2**20} MiB a token, {gib['MHA'] * 2**30 / 1e9:.1f} GB")
 print(f"the weights beside it: {weights // 2:,} parameters, {weights / 1e9:.0f} GB")
-check_equal("fits four 80 GB cards, even without the weights", gib["MHA"] * 2**30 < 4 * 80e9, False)
+cards = {"A100": 81_920, "H100": 81_559}  # MiB of an "80 GB" card, as its driver reports them
+for card_name, mib in cards.items():
+    print(f"four {card_name} hold {4 * mib / 1024:.1f} GiB: {4 * mib / 1024 - gib['MHA']:+.1f} beside this cache")
+check_equal("room left for weights on four of either", [4 * mib / 1024 > gib["MHA"] for mib in cards.values()], [False, False])
 
 # %% [markdown]
-# One conversation of a 70B would fill more than four cards. GQA-8 makes it 40 GiB.
+# One conversation of a 70B as MHA fills four A100s to the byte, and four H100s miss it; neither holds a weight beside it. GQA-8 makes it 40 GiB.
 #
 # What does quality say? Ainslie et al. (arXiv 2305.13245) report that MQA loses some quality and can train unstably, and that GQA with 8 KV heads
 # comes close to MHA. That is their claim; nothing here measures it.
@@ -186,16 +189,16 @@ for tokens in (512, 4096, 32_768):
 # ## 5 · On a card
 #
 # Weights are there once, the cache for every user. Choose a model, then raise context or users. Where does the cache outweigh the weights? Which
-# model has room for the most users on 80 GB?
+# model has room for the most users on 80 GiB, which is what an "80 GB" card holds within 1 %?
 
 # %%
 cache_explorer
 
 # %%
-print("             weights, GB   as much cache at   users of 4,096 on 80 GB")
+print("             weights, GiB   as much cache at   users of 4,096 on 80 GiB")
 for model in ("Llama-2-7B", "Llama-3-8B", "Llama-3-70B", "gpt-oss-20b", "DeepSeek-V3"):
     t = cache_explorer.table(model=model)
-    print(f"{model:<12} {t['weights_gb']:11.1f}   {t['crossover']:>10,} tokens {t['fits']:12}")
+    print(f"{model:<12} {t['weights_gib']:12.1f}   {t['crossover']:>10,} tokens {t['fits']:12}")
 print(f"Llama-2-7B's 25,706 tokens are {25_706 / 4096:.1f} texts of 4,096")
 cross = [cache_explorer.table(model=m)["crossover"] / 1000 for m in ("Llama-2-7B", "Llama-3-8B")]
 check_close("crossover, thousand tokens", cross, [25.7, 122.5], 0.0005)
@@ -207,21 +210,22 @@ check_close("crossover, thousand tokens", cross, [25.7, 122.5], 0.0005)
 #
 # ### Speed
 #
-# One decode step reads every weight once, and every number in the cache. It cannot be faster than those bytes over the bandwidth:
+# One decode step reads every weight that it multiplies with, and every number in the cache. It cannot be faster than those bytes over the bandwidth:
 #
 # $$t_{step} \ge \frac{\text{weights} + \text{users} \times \text{cache}}{\text{bytes per second}}$$
 #
-# Take a round, made-up card: 80 GB, 3 TB/s. On it, Llama-3-8B's shape with its real 8 KV heads, and as MHA and MQA (the weights kept as they are).
+# (Of the look-up table it reads one row; of a mixture of experts, only the chosen ones.) Take a round, made-up card: 80 GiB, 3 TB/s. On it, Llama-3-8B's shape with its real 8 KV heads, and as MHA and MQA (the weights kept as they are).
 # **Predict**: how many times more users of 8,192 tokens does GQA-8 hold than MHA?
 
 # %%
-MEMORY, BANDWIDTH, WEIGHTS = 80 * 10**9, 3e12, 8_030_261_248 * 2
+MEMORY, BANDWIDTH, WEIGHTS = 80 * 2**30, 3e12, 8_030_261_248 * 2
+READ = WEIGHTS - 128_256 * 4096 * 2  # without the look-up table
 contexts = [1024 * 2**i for i in range(8)]
 
 def card(n_kv, tokens):  # users that fit, and tokens per second of one alone and of all together
     each = kv_cache_bytes(32, n_kv, 128, tokens)
     users = (MEMORY - WEIGHTS) // each
-    return users, BANDWIDTH / (WEIGHTS + each), users * BANDWIDTH / (WEIGHTS + users * each)
+    return users, BANDWIDTH / (READ + each), users * BANDWIDTH / (READ + users * each)
 
 my_guess = None
 predict(my_guess, round(card(8, 8192)[0] / card(32, 8192)[0], 2), "times")
@@ -233,12 +237,12 @@ for kind, n_kv, color in (("MHA", 32, "old"), ("GQA-8", 8, "k"), ("MQA", 1, "v")
     _ = ax.plot(contexts, [card(n_kv, c)[1] for c in contexts], "o-", color=COLORS[color], label=kind)
 speed_axes(ax)
 plt.show()
-check_equal("users", [card(n, 8192)[0] for n in (32, 8, 1)], [14, 59, 476])
+check_equal("users", [card(n, 8192)[0] for n in (32, 8, 1)], [16, 65, 520])
 
 # %% [markdown]
 # *In words: three curves start together at the speed that the weights alone allow. With more context MHA falls first, GQA-8 much later, MQA hardly.*
 #
-# A quarter of the cache, and 4.21 times the users: there is no half user, and MHA loses more by rounding down.
+# A quarter of the cache, and 4.06 times the users: there is no half user, and MHA loses more by rounding down.
 #
 # So a smaller cache buys three things: more users, longer texts, faster tokens, by holding and moving fewer bytes. (These are upper bounds: activations and
 # the engine's own memory are left out, and with very many users arithmetic becomes the limit. Chapter 06 draws that roof.)

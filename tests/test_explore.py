@@ -119,7 +119,7 @@ def test_the_player_shows_the_live_pictures(explorer):
     data = json.loads(re.search(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)[1])
     presets = len(explorer.presets)
     assert np.prod(data["sizes"]) + presets == len(data["states"]) == len(drawn)
-    assert len(drawn) - presets <= player.MOST_STATES and len(page) < 1_500_000
+    assert len(drawn) - presets <= player.MOST_STATES and len(page) < 3_000_000
     home = int(np.ravel_multi_index(data["start"], data["sizes"]))
     for i in sorted({0, home, *range(len(drawn) - presets - 1, len(drawn))}):
         at = drawn[i][0]

@@ -100,6 +100,15 @@ def binary_size(n_bytes):
     return f"{digits} {units[0]}"
 
 
+def leaves(line, mark, x, y, top):
+    """Draw y against x as far as the axis goes; where y passes `top`, the line ends there and `mark` points the way out."""
+    over = [i for i, value in enumerate(y) if value > top]
+    line.set_data(x[: over[0] + 1], y[: over[0] + 1]) if over else line.set_data(
+        x, y
+    )  # clipped by the axes, not bent
+    mark.set_data([x[over[0]]] if over else [], [top] if over else [])
+
+
 def label_bars(ax, bars, texts, gap=4, **text):
     """Write one text above each bar of a static picture; returns the texts. `gap` is in points."""
     made = []

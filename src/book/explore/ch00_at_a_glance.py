@@ -181,7 +181,13 @@ glance_explorer = Explorer(
         Choice("head", {"tied": "tied", "untied": "of its own"}, "untied", label="head"),
         Choice("biases", {"yes": "biases", "no": "no biases"}, "no", label="linear layers"),
     ],
-    player=("attention", "size"),
+    player={"attention": None, "ffn": None, "size": None, "positions": None, "context": [1024, 4096, 131072]},
+    presets={
+        "SwiGLU, 4 d kept": {"ffn": "copied"},
+        "MLA at 131,072": {"attention": "MLA", "context": 131072},
+        "tiny, learned table, 131,072": {"size": "tiny", "positions": "learned", "context": 131072},
+        "tiny, RoPE, 131,072": {"size": "tiny", "context": 131072},
+    },
     facts=[
         Fact(SETTINGS_2019, lambda t: t["new"]["parameters"], 124_439_808, source="GPT-2 small: facts.csv"),
         Fact({"size": "tiny", "context": 1024}, lambda t: t["new"]["parameters"], 3_283_456, source="SPEC 8"),

@@ -1,5 +1,6 @@
 """Chapter 01: what a norm's output looks like as its input grows, shrinks or shifts, in three number formats."""
 
+from functools import lru_cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -52,17 +53,24 @@ def layer_norm_in(x, eps, dtype):
     return rms_norm_in(to(to(x) - to(to(x).mean(-1, keepdims=True))), eps, dtype)[0]
 
 
+@lru_cache(maxsize=64)
+def curves(eps, shift, dtype):
+    """Output RMS of both norms at every x position of the picture: it does not depend on where the dot is."""
+    rows = (SCALES[:, None] * (sample() + shift)).astype(np.float32)
+    return rms(rms_norm_in(rows, eps, dtype)[0]), rms(layer_norm_in(rows, eps, dtype))
+
+
 def table(scale, eps, shift, dtype):
     base = sample()
-    rows = (SCALES[:, None] * (base + shift)).astype(np.float32)
+    rms_curve, layer_curve = curves(eps, shift, dtype)
     x = (scale * (base + shift)).astype(np.float32)
     y, mean_square = rms_norm_in(x, eps, dtype)
     return {
         "scale": scale,
         "dtype": dtype,
         "scales": SCALES,
-        "rms_curve": rms(rms_norm_in(rows, eps, dtype)[0]),
-        "layer_curve": rms(layer_norm_in(rows, eps, dtype)),
+        "rms_curve": rms_curve,
+        "layer_curve": layer_curve,
         "mean_square": float(mean_square[0]),
         "rms": float(rms(y)),
         "mean": float(y.astype(np.float64).mean()),
@@ -121,7 +129,12 @@ scale_explorer = Explorer(
         Stops("eps", [1e-6, 1e-5, 1e-4, 1e-3], 1e-6, label="eps", text=lambda v: f"{v:.0e}"),
         Linear("shift", 0.0, 2.0, 0.0, 0.25, label="mean / RMS"),
     ],
-    player=("scale", "dtype"),
+    player={"scale": None, "dtype": None, "eps": [1e-6, 1e-5, 1e-3], "shift": [0.0, 2.0]},
+    presets={
+        "fp16, input past 100": {"dtype": "fp16", "scale": 251.0},
+        "input 0.001, eps 1e-05": {"scale": 1e-3, "eps": 1e-5},
+        "mean 2": {"shift": 2.0},
+    },
     facts=[
         # SPEC: eight copies of 1e-3 (RMS 1e-3) come out at 0.707107 with eps 1e-6 and 0.301511 with eps 1e-5.
         Fact({"scale": 1e-3, "eps": 1e-6}, "rms", 0.707107, 1e-5),

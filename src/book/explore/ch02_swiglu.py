@@ -92,7 +92,11 @@ width_explorer = Explorer(
         Stops("multiplier", [1.0, 1.3, 1.5], 1.0, label="multiplier"),
         Stops("multiple_of", [1, 16, 64, 256, 1024, 4096], 256, label="multiple of"),
     ],
-    player=("d", "multiple_of"),
+    player={"d": None, "multiple_of": None, "multiplier": None},
+    presets={
+        "4,096 with a small d": {"d": 512, "multiple_of": 4096},
+        "Llama-3-8B": {"multiplier": 1.3, "multiple_of": 1024},
+    },
     facts=[
         Fact({}, "d_ff", 11008, source="SPEC 2: Llama 7B"),
         Fact({"d": 5120}, "d_ff", 13824, source="SPEC 2: Llama 13B"),

@@ -10,8 +10,11 @@ from book.explore import Explorer, Fact, Linear, Log, Stops
 from book.figures import COLORS, thousands
 from lib.frequencies import inv_freq
 
-Q, K = (1.0, 0.4), (0.9, -0.3)  # one pair of dimensions of a query and of a key, before any rotation
-SPAN = 64  # distances drawn on either side
+Q, K = (
+    (0.9, -0.3),
+    (1.0, 0.4),
+)  # one pair of dimensions of a query and of a key, before any rotation: they agree best 7 tokens back
+SPAN = 64  # tokens drawn on either side
 
 
 def turn(x, angle):
@@ -20,23 +23,24 @@ def turn(x, angle):
 
 
 def clock_table(m, n, speed):
-    """The query at position m, the key at position n, both turned by position * speed (radians a token)."""
+    """The query at position m, the key at position n, both turned by position * speed (radians per token)."""
     q, k = turn(Q, m * speed), turn(K, n * speed)
-    distances = np.linspace(-SPAN, SPAN, 1025)
+    back = np.linspace(-SPAN, SPAN, 1025)
     lead = atan2(K[1], K[0]) - atan2(Q[1], Q[0])
     size = np.hypot(*Q) * np.hypot(*K)
     return {
         "m": m,
         "n": n,
-        "offset": n - m,
+        "offset": m - n,
         "q": q,
         "k": k,
         "score": q[0] * k[0] + q[1] * k[1],
         "length": float(np.hypot(*q)),
-        "angle_between": (n - m) * speed + lead,
+        "angle_between": (m - n) * speed - lead,
         "wavelength": 2 * pi / speed,
-        "distances": distances,
-        "curve": size * np.cos(distances * speed + lead),
+        "peak": lead / speed,  # tokens back, the nearest to 0
+        "back": back,
+        "curve": size * np.cos(back * speed - lead),
     }
 
 
@@ -46,7 +50,14 @@ def clock_setup(fig):
     face.axis("off")
     face.add_patch(Circle((0, 0), 1.15, fc="none", ec=COLORS["faint"], lw=3))
     right.axhline(0, color=COLORS["faint"])
-    right.set(xlim=(-SPAN, SPAN), ylim=(-1.25, 1.25), xlabel="n - m, tokens", title="score of this pair")
+    right.axvspan(-SPAN, 0, color="#F1F1F1", zorder=0)
+    right.text(-SPAN + 2, -1.17, "keys after the query: masked", fontsize=12, color="#555555")
+    right.set(
+        xlim=(-SPAN, SPAN),
+        ylim=(-1.25, 1.25),
+        xlabel="m − n: how many tokens back the key is",
+        title="score of this pair",
+    )
     right.set_xticks(range(-64, 65, 16))
     moving = SimpleNamespace(
         q=face.plot([], [], color=COLORS["q"], lw=7, solid_capstyle="round")[0],
@@ -67,17 +78,19 @@ def clock_draw(moving, t):
     for hand, name, (x, y) in ((moving.q, moving.q_name, t["q"]), (moving.k, moving.k_name, t["k"])):
         hand.set_data([0, 0.85 * x], [0, 0.85 * y])
         name.set_position((1.02 * x, 1.02 * y))
-    moving.curve.set_data(t["distances"], t["curve"])
+    moving.curve.set_data(t["back"], t["curve"])
     moving.here.set_data([t["offset"]], [t["score"]])
 
 
 def clock_say(t):
     return (
-        f"m = {t['m']}, n = {t['n']}: the score is {t['score']:.4f} and depends on n - m = {t['offset']} alone. "
-        f"The hands go round once in {t['wavelength']:.3g} tokens and keep their length ({t['length']:.4f})."
+        f"m = {t['m']}, n = {t['n']}: the score is {t['score']:.4f} and depends on m − n = {t['offset']} alone; it peaks at {t['peak']:.3g} tokens "
+        f"back. The hands go round once in {t['wavelength']:.3g} tokens and keep their length ({t['length']:.4f})."
     )
 
 
+TOGETHER = [*range(0, 46, 3), 2, 5, 8, 37, 40]  # both positions stop there: steps of 3 keep their offset
+SPEEDS = [0.1, 1.0]
 clock_explorer = Explorer(
     "rope-clock",
     clock_table,
@@ -85,17 +98,19 @@ clock_explorer = Explorer(
     clock_draw,
     clock_say,
     title="Where do the hands stand, and what is their score?",
-    alt="Left: query and key as two hands of a clock. Right: their score against the offset n - m, with the present offset as a dot.",
+    alt="Left: query and key as two hands of a clock. Right: their score against m − n, the tokens that the key lies back, with the present one as a dot.",
     knobs=[
         Linear("m", 0, 48, 5, label="query position m"),
         Linear("n", 0, 48, 2, label="key position n"),
         Log("speed", 0.01, 1.0, 0.1, per_decade=5, unit="rad/token", label="frequency"),
     ],
-    player=("m", "n"),
+    player={"m": TOGETHER, "n": TOGETHER, "speed": SPEEDS},
+    presets={"m = 5, n = 2": {"m": 5, "n": 2}, "m = 40, n = 37": {"m": 40, "n": 37}, "seven back": {"m": 20, "n": 13}},
     facts=[
         Fact({"m": 40, "n": 37}, "score", clock_table(5, 2, 0.1)["score"], 1e-12, "SPEC 3: score(40, 37) = score(5, 2)"),
         Fact({"m": 10, "n": 10}, "score", clock_table(0, 0, 0.1)["score"], 1e-12, "SPEC 3: score(10, 10) = score(0, 0)"),
         Fact({"speed": 1.0}, "wavelength", 6.2832, 1e-5, "SPEC 3: the fastest wavelength is 2 pi"),
+        Fact({"m": 20, "n": 13}, "score", float(np.hypot(*Q) * np.hypot(*K)), 1e-5, "the nearest whole offset to the peak"),
     ],
     size=(10.0, 4.5),
 )  # fmt: skip
@@ -106,7 +121,9 @@ FAR = 2048
 def distance_table(pairs, base):
     """The score of q = k = 1 (every dimension) at distance 0 .. FAR, averaged over `pairs` pairs: mean cos(distance * theta_i)."""
     theta = np.array(inv_freq(2 * pairs, base))
-    distance = np.unique(np.round(np.geomspace(1, FAR, 400)).astype(int))
+    distance = np.arange(
+        1, FAR + 1
+    )  # every one: a thinned curve shows slow waves that are not there, and misses the highest return
     curve = np.cos(np.outer(distance, theta)).mean(1)
     below = np.nonzero(curve < 0.5)[0]
     return {
@@ -117,7 +134,8 @@ def distance_table(pairs, base):
         "half": int(distance[below[0]]) if len(below) else None,
         "slowest": 2 * pi / theta[-1],
         "fastest": 2 * pi / theta[0],
-        "tail": float(curve[distance > 512].max()),
+        "tail": float(curve[512:].max()),
+        "tail_at": int(distance[512:][curve[512:].argmax()]),
     }
 
 
@@ -144,9 +162,10 @@ def distance_draw(moving, t):
 
 def distance_say(t):
     half = f"falls below one half at {t['half']:,} tokens" if t["half"] else "never falls below one half here"
+    waves = "The wavelength is" if t["pairs"] == 1 else f"Wavelengths from {thousands(t['fastest'])} to"
     return (
-        f"The score {half}; beyond 512 tokens it comes back to {t['tail']:.2f} at most. "
-        f"Wavelengths from {thousands(t['fastest'])} to {thousands(t['slowest'])} tokens."
+        f"The score {half}; beyond 512 tokens it comes back to {t['tail']:.2f} at most, at {t['tail_at']:,}. "
+        f"{waves} {thousands(t['slowest'])} tokens."
     )
 
 
@@ -167,14 +186,17 @@ distance_explorer = Explorer(
     facts=[
         Fact({}, "slowest", 54410, 1e-5, "SPEC 3: dh 128, base 10,000"),
         Fact({}, "fastest", 6.2832, 1e-5, "SPEC 3: 2 pi"),
-        Fact({"pairs": 1}, "slowest", 6.2832, 1e-5, "one pair turns by 1 radian a token, whatever the base"),
+        Fact(
+            {"pairs": 1}, "slowest", 6.2832, 1e-5, "one pair turns by 1 radian per token, whatever the base"
+        ),
+        Fact({"pairs": 4}, "tail", 0.94, 0.005, "over every distance up to 2,048"),
     ],
-    player=("pairs", "base"),
+    player={"pairs": None, "base": None},
 )
 
 
 def draw_clocks(axes, position, dh=16, base=10_000.0):
-    """One clock a pair, fast to slow, its hand at `position`. Returns (pair, wavelength in tokens, turns so far)."""
+    """One clock per pair, fast to slow, its hand at `position`. Returns (pair, wavelength in tokens, turns so far)."""
     rows = []
     for i, (ax, theta) in enumerate(zip(axes, inv_freq(dh, base), strict=True)):
         angle = position * theta

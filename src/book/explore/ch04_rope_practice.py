@@ -10,8 +10,17 @@ from book.figures import COLORS, thousands
 from lib.config import Scaling
 from lib.frequencies import inv_freq, rope_attention_factor
 
-KINDS = {"none": None, "linear": "linear", "dynamic NTK": "dynamic", "yarn": "yarn", "llama3": "llama3"}
-LONGEST = 1e10  # the pictures end here, in tokens
+# label -> (lib's kind, its factor; None: tested / trained). NTK with the base raised once, for the tested length, is what `dynamic` with factor 1
+# gives there; a config that says `dynamic` has a factor of its own (InternLM2.5: 2.0), and the base then rises faster than the length.
+KINDS = {
+    "none": None,
+    "linear": ("linear", None),
+    "NTK": ("dynamic", 1.0),
+    "dynamic, factor 2": ("dynamic", 2.0),
+    "yarn": ("yarn", None),
+    "llama3": ("llama3", None),
+}
+LONGEST = 1e8  # the pictures end here, in tokens; what is longer leaves them
 CLOSE = 1 + 1e-9
 
 # rope_scaling of Phi-3.5-mini's config.json, one divisor a pair (there as float32; these are the two digits behind them).
@@ -72,10 +81,11 @@ SHAPES = {
 
 
 def scaling_for(kind, factor, trained, tested):
-    """The Scaling that stretches `trained` tokens by `factor`. "dynamic" with a factor of 1 grows with the length alone."""
+    """The Scaling that stretches `trained` tokens by `factor` (or by a factor of its own, see KINDS)."""
     if KINDS[kind] is None or factor <= 1:
         return None
-    return Scaling(KINDS[kind], 1.0 if kind == "dynamic NTK" else factor, trained, tested)
+    name, own = KINDS[kind]
+    return Scaling(name, own or factor, trained, tested)
 
 
 def table(base, head_dim, trained, tested, kind):
@@ -144,7 +154,7 @@ def setup(fig):
 
 def draw(moving, t):
     at = t["pairs"] / max(t["n"] - 1, 1)
-    moving.before.set_data(at, np.minimum(t["before"], LONGEST))
+    moving.before.set_data(at, t["before"])
     for line, name, length, words in (
         (moving.trained, moving.trained_name, t["trained"], "trained"),
         (moving.tested, moving.tested_name, t["tested"], "tested"),
@@ -160,19 +170,23 @@ def draw(moving, t):
         moving.tested_name.set_va("top")
     else:
         moving.tested_name.set_va("bottom")
-    shown = np.minimum(t["after"], LONGEST)
-    moving.good.set_data(at[~t["new"]], shown[~t["new"]])
-    moving.bad.set_data(at[t["new"]], shown[t["new"]])
+    moving.good.set_data(at[~t["new"]], t["after"][~t["new"]])
+    moving.bad.set_data(at[t["new"]], t["after"][t["new"]])
     moving.note.set_text(f"{t['n_new']} of {t['n']} pairs meet new angles")
     moving.stretch.set_data(at, t["divided_by"])
     moving.factor.set_ydata([t["factor"], t["factor"]])
 
 
 def say(t):
+    done = (
+        "No scaling."
+        if t["kind"] == "none" or t["factor"] == 1
+        else (f"{t['kind']}: {t['n_kept']} pairs kept, {t['n_divided']} divided by {t['factor']:g} or more.")
+    )
     temperature = f" Cos and sin times {t['attention_factor']:.3f}." if t["attention_factor"] != 1 else ""
     return (
         f"{t['n_turned']} of {t['n']} pairs completed a turn in {t['trained']:,} tokens. At {t['tested']:,} tokens {t['n_new']} meet angles "
-        f"never trained. Scaling: {t['kind']}, {t['n_kept']} pairs kept, {t['n_divided']} divided by {t['factor']:g}.{temperature}"
+        f"never trained. {done}{temperature}"
     )
 
 
@@ -191,11 +205,13 @@ spectrum_explorer = Explorer(
         Stops("tested", [2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072], 16_384, unit="tokens", label="tested length"),
         Choice("kind", list(KINDS), "none", label="scaling"),
     ],
-    player=("tested", "kind"),
+    player={"tested": None, "kind": None, "base": [10_000.0, 500_000.0, 10_000_000.0], "trained": [4096, 8192]},
+    presets={"Llama 3's base": {"base": 500_000.0, "trained": 8192}, "llama3, 8 times": {"base": 500_000.0, "trained": 8192, "tested": 65_536, "kind": "llama3"}},
     facts=[
         Fact({"base": 10_000.0, "trained": 4096}, "n_turned", 46, source="46 of 64 at base 1e4 in 4,096 tokens"),
         Fact({"base": 500_000.0, "trained": 8192}, "n_turned", 35, source="35 of 64 at base 5e5 in 8,192 tokens"),
-        Fact({"tested": 16_384, "kind": "dynamic NTK"}, "slowest", 2 * pi * 4 * 10_000 ** (126 / 128), 1e-12,
+        Fact({"tested": 16_384, "kind": "dynamic, factor 2"}, "n_new", 0, source="InternLM2.5's factor 2.0: the slowest pair is divided by 7"),
+        Fact({"tested": 16_384, "kind": "NTK"}, "slowest", 2 * pi * 4 * 10_000 ** (126 / 128), 1e-12,
              "bloc97: the NTK base interpolates the slowest pair by the whole factor"),
         Fact({"base": 500_000.0, "trained": 8192, "tested": 65_536, "kind": "llama3"}, "n_kept", 29, source="llama3 x8 at dh 128: 29 kept"),
         Fact({"base": 500_000.0, "trained": 8192, "tested": 65_536, "kind": "llama3"}, "n_divided", 29, source="llama3 x8 at dh 128: 29 divided"),

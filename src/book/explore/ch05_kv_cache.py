@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from book.explore import Choice, Explorer, Fact, Log, Stops
-from book.figures import COLORS, binary_size, thousands
+from book.figures import COLORS, binary_size
 from lib.arithmetic import kv_cache_bytes, mla_cache_bytes
 
 H = 32  # query heads of the wiring picture
@@ -61,39 +61,38 @@ def crossover(model, batch, weights, bytes_per_element):
 CONTEXTS = [512 * 2**i for i in range(12)]  # 512 .. 1,048,576
 
 
-def served(model, context, users, cache_bits, weight_bits, device_gb):
-    """Decimal GB throughout, as memory is sold."""
+def served(model, context, users, cache_bits, weight_bits, device_gib):
+    """GiB throughout: a card's driver reports its memory in them (an "80 GB" A100 has 81,920 MiB)."""
     weights, each = MODELS[model].parameters * weight_bits // 8, cache_bits / 8
     cache = cache_bytes(model, context, users, each)
-    device = device_gb * 10**9
+    device = device_gib * 2**30
     one = cache_bytes(model, context, 1, each)
     return {
         "model": model,
         "bytes_per_token": cache_bytes(model, 1, 1, each),
-        "weights_gb": weights / 1e9,
-        "cache_gb": cache / 1e9,
-        "device_gb": float(device_gb),
+        "weights_gib": weights / 2**30,
+        "cache_gib": cache / 2**30,
+        "device_gib": float(device_gib),
         "context": context,
         "users": users,
         "fits": max(0, device - weights) // one,
         "crossover": crossover(model, users, weights, each),
         "longest": MODELS[model].longest,
-        "line": np.array([cache_bytes(model, c, users, each) / 1e9 for c in CONTEXTS]),
-        "step_gb": (weights + cache) / 1e9,
+        "line": np.array([cache_bytes(model, c, users, each) / 2**30 for c in CONTEXTS]),
     }
 
 
-LOW, HIGH = 1e-3, 1e5  # GB that the right picture shows
+LOW, HIGH, FULL = 1e-3, 1e6, 170  # GiB that the right picture shows; per cent that the left one does
 
 
 def served_setup(fig):
     left, right = fig.subplots(1, 2, width_ratios=[1, 1.35])
-    left.set(xlim=(-0.7, 0.7), ylim=(0, 170), ylabel="% of the device's memory", title="one device")
+    left.set(xlim=(-0.7, 0.7), ylim=(0, FULL), ylabel="% of the device's memory", title="one device")
     left.set_xticks([])
     left.axhline(100, color=COLORS["ink"], lw=2.5)
     left.text(-0.68, 102, "full", fontsize=13)
     right.set(xscale="log", yscale="log", xlim=(400, 1.4e6), ylim=(LOW, HIGH))
-    right.set(xlabel="context, tokens a user (log)", ylabel="GB (log)", title="cache against context")
+    right.set(xlabel="context, tokens per user (log)", ylabel="GiB (log)", title="cache against context")
     right.set_xticks([1024, 8192, 65536, 524288], ["1K", "8K", "64K", "512K"])
     bars = [left.bar([0], [1], width=0.8, color=COLORS[c])[0] for c in ("weights", "cached")]
     inside = left.text(0, 0, "weights", ha="center", va="center", fontsize=14, color=COLORS["paper"])
@@ -104,8 +103,9 @@ def served_setup(fig):
         inside=inside,
         above=above,
         users=left.text(
-            0.0, 0.98, "", transform=left.transAxes, fontsize=14, fontweight="bold", va="top", ha="left"
+            0.5, -0.04, "", transform=left.transAxes, fontsize=14, fontweight="bold", ha="center", va="top"
         ),
+        beyond=left.plot([], [], "^", color=COLORS["cached"], ms=14, clip_on=False)[0],
         cache=right.plot([], [], color=COLORS["cached"])[0],
         weights=right.plot([], [], color=COLORS["weights"], ls="--")[0],
         device=right.plot([], [], color=COLORS["old"], ls=":", lw=3)[0],
@@ -115,48 +115,51 @@ def served_setup(fig):
     )
 
 
-def gigabytes(gb):
-    return f"{thousands(float(f'{gb:.3g}'))} GB"
+def gibibytes(gib):
+    return binary_size(gib * 2**30)
 
 
 def served_draw(moving, t):
-    """Bars over 150 % and lines outside the picture are cut off at its edge; the texts keep the true numbers."""
-    weights, cache = 100 * t["weights_gb"] / t["device_gb"], 100 * t["cache_gb"] / t["device_gb"]
-    heights = [min(weights, 140.0), min(cache, 140.0 - min(weights, 140.0))]
-    for bar, bottom, height in zip(moving.bars, (0.0, heights[0]), heights, strict=True):
+    """A bar that is higher than the picture leaves it, with an arrow and its number; so do lines and the dot."""
+    weights, cache = 100 * t["weights_gib"] / t["device_gib"], 100 * t["cache_gib"] / t["device_gib"]
+    for bar, bottom, height in zip(moving.bars, (0.0, weights), (weights, cache), strict=True):
         bar.set_y(bottom)
         bar.set_height(height)
-    moving.inside.set_text("weights" if heights[0] > 9 else "")
-    moving.inside.set_y(heights[0] / 2)
-    moving.above.set_text(f"cache {gigabytes(t['cache_gb'])}")
-    moving.above.set_y(sum(heights) + 2)
+    moving.inside.set_text("weights" if weights > 9 else "")
+    moving.inside.set_y(min(weights, FULL) / 2)
+    over = weights + cache > 120
+    share = f" ({weights + cache:,.0f} % in all)" if over else ""
+    moving.above.set_text(f"cache {gibibytes(t['cache_gib'])}{share}")
+    moving.above.set_y(125 if over else weights + cache + 2)
+    moving.above.set_bbox({"fc": COLORS["paper"], "ec": "none", "pad": 1.5} if over else None)
+    moving.beyond.set_data([0] if weights + cache > FULL else [], [FULL] if weights + cache > FULL else [])
     moving.users.set_text(f"room for {t['fits']:,} user{'' if t['fits'] == 1 else 's'}")
-    moving.cache.set_data(CONTEXTS, np.clip(t["line"], LOW, HIGH))
-    for line, name, name_of, gb in zip(
-        (moving.weights, moving.device),
-        moving.names,
-        ("weights", "device"),
-        (t["weights_gb"], t["device_gb"]),
-        strict=True,
+    moving.cache.set_data(CONTEXTS, t["line"])
+    levels = (t["weights_gib"], t["device_gib"])
+    for line, name, name_of, gib in zip(
+        (moving.weights, moving.device), moving.names, ("weights", "device"), levels, strict=True
     ):
-        line.set_data([400, 1.4e6], [gb, gb])
-        name.set_text(f"{name_of} {gigabytes(gb) if gb < 1000 else f'{gb:,.0f} GB'}")
-    low, high = sorted((t["weights_gb"], t["device_gb"]))
-    crowded = high / low < 2.2  # the lower name goes below its line
-    for name, gb in zip(moving.names, (t["weights_gb"], t["device_gb"]), strict=True):
-        name.set_va("top" if crowded and gb == low else "bottom")
-        name.set_y(gb / 1.12 if crowded and gb == low else gb * 1.12)
+        line.set_data([400, 1.4e6], [gib, gib])
+        name.set_text(f"{name_of} {gibibytes(gib)}")
+    # A name stands over its line at the left, where the cache is small; over the cache's own curve it would hide it.
+    close = max(levels) / min(levels) < 2.6
+    for name, gib in zip(moving.names, levels, strict=True):
+        below = close and gib == min(levels)
+        left_side = t["line"][0] < min(levels) / 3
+        name.set_va("top" if below else "bottom")
+        name.set_ha("left" if left_side else "right")
+        name.set_position((430 if left_side else 1.3e6, gib / 1.12 if below else gib * 1.12))
     inside = t["crossover"] <= CONTEXTS[-1]
-    moving.cross.set_data([t["crossover"]] if inside else [], [t["weights_gb"]] if inside else [])
-    moving.here.set_data([t["context"]], [min(max(t["cache_gb"], LOW), HIGH)])
+    moving.cross.set_data([t["crossover"]] if inside else [], [t["weights_gib"]] if inside else [])
+    moving.here.set_data([t["context"]], [t["cache_gib"]])
 
 
 def served_say(t):
     beyond = f" (above the {t['longest']:,} tokens of its config)" if t["crossover"] > t["longest"] else ""
     return (
-        f"{t['model']}: {binary_size(t['bytes_per_token'])} a token. {t['users']:,} × {t['context']:,} tokens keep "
-        f"{gigabytes(t['cache_gb'])} beside {gigabytes(t['weights_gb'])} of weights; {t['device_gb']:,.0f} GB hold {t['fits']:,} users. "
-        f"Cache = weights at {t['crossover']:,} tokens a user{beyond}."
+        f"{t['model']}: {binary_size(t['bytes_per_token'])} per token. {t['users']:,} × {t['context']:,} tokens keep "
+        f"{gibibytes(t['cache_gib'])} beside {gibibytes(t['weights_gib'])} of weights; {t['device_gib']:,.0f} GiB hold {t['fits']:,} users. "
+        f"Cache = weights at {t['crossover']:,} tokens per user{beyond}."
     )
 
 
@@ -167,16 +170,21 @@ cache_explorer = Explorer(
     served_draw,
     served_say,
     title="What fills the memory: the weights or the cache?",
-    alt="Left: weights and cache stacked as a share of a device's memory. Right: cache in GB against context, log-log, with the weights and the device as levels.",
+    alt="Left: weights and cache stacked as a share of a device's memory. Right: cache in GiB against context, log-log, with the weights and the device as levels.",
     knobs=[
         Choice("model", list(MODELS), "Llama-2-7B"),
         Stops("context", CONTEXTS, 4096, unit="tokens", label="context"),
         Stops("users", [1, 2, 4, 8, 16, 32, 64, 128, 256], 1, label="users at once"),
         Stops("cache_bits", [4, 8, 16, 32], 16, unit="bits", label="a cached number"),
         Stops("weight_bits", [4, 8, 16, 32], 16, unit="bits", label="a weight"),
-        Stops("device_gb", [8, 16, 24, 48, 80, 141, 640, 1128, 2256], 80, unit="GB", label="memory"),
+        Stops("device_gib", [8, 16, 24, 48, 80, 140, 640, 1120, 2240], 80, unit="GiB", label="memory"),
     ],
-    player=("context", "model"),
+    player={"model": None, "context": CONTEXTS[::2], "users": [1, 8, 64, 256], "device_gib": [24, 80, 640]},
+    presets={
+        "cache = weights": {"context": 32_768, "users": 1},
+        "a full card": {"model": "Llama-3-8B", "context": 8192, "users": 64},
+        "MLA": {"model": "DeepSeek-V3", "device_gib": 2240, "context": 131_072, "users": 64},
+    },
     facts=[
         Fact({}, "bytes_per_token", 524_288, source="SPEC 4: Llama-2-7B, fp16"),
         Fact({}, "crossover", 25_706, source="about 25.7k tokens"),
@@ -187,8 +195,8 @@ cache_explorer = Explorer(
         Fact({"model": "DeepSeek-V3"}, "bytes_per_token", 70_272, source="SPEC 5"),
         Fact(
             {"model": "gpt-oss-20b", "context": 8192, "users": 32},
-            "cache_gb",
-            6.543114240,
+            "cache_gib",
+            6_543_114_240 / 2**30,
             1e-12,
             source="alvarobartt/hf-mem#60: rolling buffers",
         ),
@@ -222,6 +230,7 @@ def wired(n_kv, how, layers, head_dim, context):
         "n_kv": n_kv,
         "reads": [kv_head(j, n_kv, how) for j in range(H)],
         "wrong": sum(kv_head(j, n_kv, how) != kv_head(j, n_kv) for j in range(H)),
+        "cached": mine * context,
         "kind": "MHA" if n_kv == H else "MQA" if n_kv == 1 else f"GQA-{n_kv}",
         "bytes_per_token": mine,
         "mha_bytes_per_token": mha,
@@ -274,7 +283,7 @@ def wired_setup(fig):
     left, right = fig.subplots(1, 2, width_ratios=[1.7, 1])
     moving = wiring(left)
     moving.kind = left.text(0, 1.34, "", fontsize=16, fontweight="bold")
-    right.set(xlim=(0, 128), ylim=(2.6, -0.6), xlabel="% of MHA", title="what it saves")
+    right.set(xlim=(0, 128), ylim=(2.6, -0.6), xlabel="% of MHA", title="what is left of MHA")
     right.set_yticks(range(3), [name for name, *_ in BARS])
     right.set_xticks([0, 25, 50, 75, 100])
     right.grid(axis="y", visible=False)
@@ -285,7 +294,9 @@ def wired_setup(fig):
 
 def wired_draw(moving, t):
     wire(moving, t)
-    moving.kind.set_text(f"{t['kind']}: {binary_size(t['bytes_per_token'])} a token")
+    moving.kind.set_text(
+        f"{t['kind']}: {binary_size(t['bytes_per_token'])} per token, {binary_size(t['cached'])} in all"
+    )
     for bar, share, (_, key, _) in zip(moving.bars, moving.shares, BARS, strict=True):
         bar.set_width(t[key])
         share.set_text(f"{t[key]:.3g} %")
@@ -294,12 +305,12 @@ def wired_draw(moving, t):
 
 def wired_say(t):
     wrong = (
-        f" {t['wrong']} of {H} query heads read another head's keys (red): the tiled order is not the one the weights were trained in."
+        f" {t['wrong']} of {H} query heads read another head's keys (orange lines): the tiled order is not the one the weights were trained in."
         if t["wrong"]
         else ""
     )
     return (
-        f"{t['kind']}: {t['bytes_per_token']:,} B a token, {t['cache_share']:.3g} % of MHA's {t['mha_bytes_per_token']:,}; "
+        f"{t['kind']}: {t['bytes_per_token']:,} B per token, {t['cache_share']:.3g} % of MHA's {t['mha_bytes_per_token']:,}; "
         f"{binary_size(t['gib'] * 2**30)} at {t['context']:,} tokens. Scores cost as many FLOPs as before.{wrong}"
     )
 
@@ -329,7 +340,18 @@ wiring_explorer = Explorer(
             whole=True,
         ),
     ],
-    player=("n_kv", "how"),
+    player={
+        "n_kv": None,
+        "how": None,
+        "layers": [32, 80],
+        "head_dim": [64, 128],
+        "context": [4096, 32_768, 131_072],
+    },
+    presets={
+        "Llama 3 70B's layers": {"layers": 80, "context": 131_072},
+        "MQA": {"n_kv": 1},
+        "tiled": {"how": "tile"},
+    },
     facts=[
         Fact({}, "bytes_per_token", 131_072, source="the seed's question 1: 128 KiB"),
         Fact({"context": 32_768}, "gib", 4.0, 1e-12, source="the seed's question 1: 4 GiB at 32K"),

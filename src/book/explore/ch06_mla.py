@@ -101,7 +101,8 @@ mla_explorer = Explorer(
         Stops("groups", [2, 4, 8, 16, 32], 8, label="GQA's KV heads"),
         Stops("context", [1024, 4096, 16384, 32768, 65536, 131072, 1048576], 131072, unit="tokens", label="context"),
     ],
-    player=("n_heads", "kv_lora_rank"),
+    player={"n_heads": [32, 64, 128, 256], "kv_lora_rank": None, "rope_dim": [0, 64, 128], "context": [4096, 131072, 1048576]},
+    presets={"double the heads": {"n_heads": 256}, "d_R = 0": {"rope_dim": 0}, "1M tokens": {"context": 1048576}},
     facts=[
         Fact({}, lambda t: t["bytes_per_token"]["MLA"], 70272, source="SPEC 5: DeepSeek-V3, bf16"),
         Fact({}, lambda t: t["bytes_per_token"]["MHA"], 4997120, source="SPEC 5"),

@@ -156,7 +156,8 @@ qk_explorer = Explorer(
         Stops("dh", [16, 32, 64, 128, 256], 128, label="head width dh"),
         Stops("context", [64, 256, 1024, 4096, 16384], 4096, unit="keys", label="context"),
     ],
-    player=("gain", "norm"),
+    player={"gain": None, "norm": None, "norm_gain": [1.0, 2.0, 4.0], "dh": [64, 128]},
+    presets={"gain 16": {"gain": 16.0}, "gain 16, QK-norm": {"gain": 16.0, "norm": WITH}, "the norm's own gain 4": {"norm": WITH, "norm_gain": 4.0}},
     facts=[
         Fact({"gain": 16.0}, lambda t: t["largest"] / look(1.0, 128, 4096, WITHOUT, 1.0)[0], 256, 1e-9, "SPEC 6: gain 16 on both, 256 times"),
         Fact({"norm": WITH}, "bound", 11.3137, 1e-5, "SPEC 6: sqrt(128)"),

@@ -113,7 +113,8 @@ tied_explorer = Explorer(
         Stops("ratio", [8 / 3, 3.0, 3.5, 4.0], 4.0, label="d_ff / d", text=lambda v: f"{v:.2f}"),
         Stops("group", [1, 2, 3, 4, 8, 16], 4, label="query heads per KV head"),
     ],
-    player=("d", "V"),
+    player={"d": None, "V": None, "L": [16, 30, 80]},
+    presets={"SmolLM2": {"V": 49152, "d": 576, "L": 30, "ratio": 8 / 3, "group": 3}, "Llama-3-70B": LLAMA_70B},
     facts=[
         Fact({}, "tied", 1235814400, source="Llama-3.2-1B, CHAPTERS 08"),
         Fact({}, "untied", 1498482688, source="rasbt/LLMs-from-scratch#822"),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from book.explore import Choice, Explorer, Fact, Stops
-from book.figures import COLORS, thousands
+from book.figures import COLORS, leaves, thousands
 
 D, TOKENS, MOST = 64, 16, 96  # width and tokens of the toy stream, most layers of a knob
 PRE, POST, NONE = "before (today)", "after (2017)", "no norm"
@@ -91,8 +91,10 @@ def setup(fig):
     for i, name in enumerate(names):
         at = {"transform": left.transAxes, "ha": "right", "fontsize": 13, "fontweight": "bold"}
         left.text(0.98, 0.78 - 0.085 * i, name, color=LINE[name][0], **at)
+    out = {name: left.plot([], [], "^", color=LINE[name][0], ms=11, clip_on=False)[0] for name in names}
     return SimpleNamespace(
         lines=lines,
+        out=out,
         dot=left.plot([], [], "o", ms=12, mec=COLORS["ink"])[0],
         share=right.plot([], [], "o-", ms=6, lw=1.5)[0],
         note=right.text(0.97, 0.05, "", transform=right.transAxes, ha="right", fontsize=14, fontweight="bold"),
@@ -101,17 +103,17 @@ def setup(fig):
 
 def draw(moving, t):
     for name, line in moving.lines.items():
-        line.set_data(t["depth"], np.clip(t["all"][name], LOWEST, HIGHEST))
+        leaves(line, moving.out[name], t["depth"], t["all"][name], HIGHEST)
     color = LINE[t["place"]][0]
-    moving.dot.set_data([t["layers"]], [min(max(t["final"], LOWEST), HIGHEST)])
+    moving.dot.set_data([t["layers"]], [t["final"]])  # off the axes where the stream is
     moving.dot.set_color(color)
     draw_share(moving.share, t)
     moving.note.set_text(f"embedding: {percent(t['embedding'])}")
 
 
 def draw_share(line, t):
-    """Who wrote the final stream; shares below 1e-7 are drawn at 1e-7."""
-    line.set_data(np.arange(len(t["share"])), np.maximum(t["share"], 1e-7))
+    """Who wrote the final stream; a share too small for the axis leaves it."""
+    line.set_data(np.arange(len(t["share"])), np.where(t["share"] > 0, t["share"], 1e-300))
     line.set_color(LINE[t["place"]][0])
 
 
@@ -122,8 +124,9 @@ def percent(share):
 def say(t):
     final = thousands(float(f"{t['final']:.3g}"))
     wrote = ", ".join(f"{who} {percent(t[who])}" for who in ("embedding", "first", "last"))
+    norm = "No norm" if t["place"] == NONE else f"Norm {t['place']}"
     return (
-        f"Norm {t['place']}, {t['layers']} layers, each part adds {t['each']:.2g} to a stream of 1: it ends at {final}. "
+        f"{norm}, {t['layers']} layers, each part adds {t['each']:.2g} to a stream of 1: it ends at {final}. "
         f"Who wrote it (embedding, first layer, last layer): {wrote}."
     )
 
@@ -142,7 +145,8 @@ stream_explorer = Explorer(
         Stops("branch", [0.1, 0.2, 0.5, 1.0, 2.0], 1.0, label="size of a part's output"),
         Choice("scaled", ["no", "yes"], label="divide by √(2 layers)"),
     ],
-    player=("layers", "place"),
+    player={"layers": None, "place": None, "scaled": None, "branch": [0.2, 1.0]},
+    presets={"GPT-2's start": {"scaled": "yes", "place": POST}, "small parts": {"branch": 0.2}},
     facts=[
         Fact({}, "final", 65**0.5, 0.05, "pre-norm adds a variance of 1 a part: sqrt(1 + 2 * 32)"),
         Fact({"place": POST}, "final", 1.0, 1e-9, "post-norm normalises the stream itself"),

@@ -154,7 +154,11 @@ frontier_explorer = Explorer(
         Choice("formula", {"right": "counted right", "usual": "2 L n_kv (d / h)"}, label="cache"),
         Choice("model", [row.name for row in ROWS], "deepseek-v3", label="ring around"),
     ],
-    player=("context", "formula"),
+    player={
+        "context": None,
+        "formula": None,
+        "model": ["deepseek-v3", "llama-3-70b", "llama-2-7b", "gemma-3-1b", "gpt-oss-20b"],
+    },
     facts=[
         Fact({"context": 131072}, "wrong", 26, source="issue: 26 of 53 at 128K"),
         Fact({"context": 1024}, "wrong", 21, source="facts.csv: 21 of 53 per token"),
