@@ -95,7 +95,7 @@ for (kind, size), n_kv in zip(gib.items(), (64, 8, 1)):
 check_equal("bytes per token", [kv_cache_bytes(80, n, 128) for n in (64, 8, 1)], [2_621_440, 327_680, 40_960])
 weights = 70_553_706_496 * 2  # parameters, two bytes each
 print(f"as MHA {kv_cache_bytes(80, 64, 128) / 2**20} MiB a token, {gib['MHA'] * 2**30 / 1e9:.1f} GB")
-print(f"the weights beside it: {weights // 2:,} parameters, {weights / 1e9:.0f} GB")
+print(f"the weights beside it: {weights // 2:,} parameters, {weights / 1e9:.1f} GB, {weights / 2**30:.0f} GiB")
 cards = {"A100": 81_920, "H100": 81_559}  # MiB of an "80 GB" card, as its driver reports them
 for card_name, mib in cards.items():
     print(f"four {card_name} hold {4 * mib / 1024:.1f} GiB: {4 * mib / 1024 - gib['MHA']:+.1f} beside this cache")
