@@ -35,7 +35,7 @@ notebooks: model ## execute notebooks/*.py into the committed .ipynb files [CH=0
 corpus: model ## write the training text again with the real model (an hour of one core; resumes) and compare
 	@$(PY) -m book.corpus
 
-experiments: model ## train what chapters 07 and 09 plot (up to an hour; resumes) into notebooks/results
+experiments: setup ## train what chapters 06, 07 and 09 plot (two to three hours of one core; resumes) into notebooks/results
 	@$(PY) -m book.experiments
 
 bench-mla: setup ## time MLA's decode paths at DeepSeek-V3's size into tests/bench/results/mla.json

@@ -14,7 +14,8 @@ rates       the modern block with and without QK-norm at six rates from 3e-4 to 
 spike       two of these runs (3e-2) measured at every step
 cache_scan  as `scan`, for one GQA and one MLA variant of 8 heads
 cache       one epoch, 3 seeds: 8, 4, 2 and 1 KV heads and MLA with latents that cache as much as 4, 2 and 1 of them
-upgrades    half an epoch, 3 seeds: each upgrade added to 2019 + RoPE and taken back from modern, and both ends
+upgrades    768 steps, 3 seeds: each upgrade added to 2019 + RoPE and taken back from modern, and both ends. 2019 itself
+            would need a whole epoch to leave its plateau; with RoPE the slower of the two ends is past it
 
 A run has DIVERGED if a loss was not finite, or if it ends worse on the held-out text than knowing only how often each byte
 occurs in the text that was read ("unigram_bits" in the results).

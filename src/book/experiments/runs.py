@@ -141,7 +141,7 @@ EXPERIMENTS = {
     "spike": Experiment(("no_qk_norm", "modern"), (3e-2,), 256, (0,), probe_every=1),
     "cache_scan": Experiment(("kv2", "mla56"), **_SCAN),
     "cache": Experiment(CACHES, None, EPOCH, checks=8, **_LONG),
-    "upgrades": Experiment(("+rope", "modern", *ADDED, *ABLATIONS), None, 1004, checks=8, **_LONG),
+    "upgrades": Experiment(("+rope", "modern", *ADDED, *ABLATIONS), None, 768, checks=8, **_LONG),
     # what chapters 07 and 09 drew first
     "training": Experiment(("2019", "modern"), (3e-3,), steps=256, recipe=None),
     "qk_norm": Experiment(("no_qk_norm", "modern"), (1e-2, 3e-2, 1e-1), 128, probe_every=1, recipe=None),
