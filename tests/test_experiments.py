@@ -592,7 +592,7 @@ def test_the_plan_is_what_the_docstring_says():
 # The committed results --------------------
 
 
-COMMITTED = ("scan", "training", "qk_norm", "ablation", "second_rate")
+COMMITTED = ("scan", "rates", "spike", "training", "qk_norm", "ablation", "second_rate")
 
 
 @pytest.mark.parametrize("name", COMMITTED)
