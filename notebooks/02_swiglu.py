@@ -4,7 +4,7 @@
 # The feed-forward layer got a third matrix, and its width became a strange number like 11,008. This chapter shows where both come from.
 #
 # After it you will be able to
-# - **write** SwiGLU, and say what the gate does;
+# - **write** SwiGLU, say what its gate does, and **test** such a claim against a control;
 # - **compute** the width that makes it as large as the layer of 2019, and the width that Llama really uses;
 # - **read** `intermediate_size` and `hidden_act` in a config, and say what they do not tell;
 # - **spot** four published faults.
@@ -181,23 +181,51 @@ check_close("three lines = lib.swiglu", my_swiglu(x, *weights), swiglu(x, *weigh
 check_close("three lines = lib.SwiGLU", my_swiglu(x, *weights), layer(x).detach())
 
 # %% [markdown]
-# What does silu do as a gate? Far below zero it closes (output near 0), far above it passes $z$ itself, and it dips slightly below zero in between.
+# **Why is it called a gate?** Write silu out: $\mathrm{silu}(z)\,u = \sigma(z) \cdot z\,u$. The sigmoid lies between 0 and 1; it opens and closes, as in the gated linear unit
+# that SwiGLU descends from. But what it lets through is not $u$: it is the **product** $z\,u$ of two projections of $x$. Take two features with gates $z$ and $-z$ and the same $u$, and
+# subtract the second from the first. **Predict** what is left, as a formula.
 
 # %%
-z = torch.linspace(-8, 8, 321)
-fig, ax = plt.subplots(figsize=(8, 4))
-_ = ax.plot(z, torch.nn.functional.silu(z), color=COLORS["new"], label="silu, today")
-_ = ax.plot(z, torch.nn.functional.gelu(z), color=COLORS["old"], ls="--", label="GELU, 2019")
-_ = ax.set(xlabel="z", ylabel="output", ylim=(-1, 5), xlim=(-8, 5))
-_ = ax.legend()
-plt.show()
-for at in (-8.0, -1.0, 0.0, 1.0, 4.0):
-    value = torch.tensor(at)
-    silu, gelu = torch.nn.functional.silu(value).item(), torch.nn.functional.gelu(value).item()
-    print(f"z = {at:>4}: silu {silu:7.4f}   GELU {gelu:7.4f}")
+my_guess = None  # such as "z + u"
+silu, gelu = torch.nn.functional.silu, torch.nn.functional.gelu
+g = torch.Generator().manual_seed(3)
+z, u = torch.randn(2, 2000, generator=g, dtype=torch.float64)
+predict(my_guess, "z u")
+check_close("silu(z) u - silu(-z) u = z u", silu(z) * u - silu(-z) * u, z * u)
+
+w = torch.randn(2, 16, generator=g, dtype=torch.float64)  # the control: 16 GELU units, fitted to z u
+fit = torch.linalg.lstsq(gelu(torch.stack([z, u], 1) @ w), (z * u)[:, None]).solution
+for times in (1, 3):
+    rest = gelu(times * torch.stack([z, u], 1) @ w) @ fit - times**2 * (z * u)[:, None]
+    miss = (rest.norm() / (times**2 * z * u).norm()).item()
+    print(f"16 GELU units miss {miss:.0%} of z u on inputs {times} times those they were fitted to")
+check_equal("a third or more of it missed there", miss > 0.33, True)
 
 # %% [markdown]
-# *In words: both curves are flat near zero on the left and follow $z$ on the right; silu bends more softly and reaches lower.*
+# Two features **multiply**, exactly and at any size; GELU units approach a product where they were fitted, and lose it outside. Seen from above, over two inputs, that is the difference between a ridge and a saddle.
+
+# %%
+axis = torch.linspace(-3, 3, 121, dtype=torch.float64)
+x1, x2 = torch.meshgrid(axis, axis, indexing="xy")
+along, across = x1 + 0.5 * x2, 0.5 * x1 - x2  # two directions at right angles
+units = {"one GELU feature: a ridge": gelu(along), "one SwiGLU feature: a saddle": silu(along) * across}
+fig, axes = plt.subplots(1, 2, figsize=(10, 4.4), sharey=True)
+for ax, (title, values) in zip(axes, units.items()):
+    limit = values.abs().max()
+    _ = ax.imshow(values, extent=(-3, 3, -3, 3), origin="lower", cmap="PuOr", vmin=-limit, vmax=limit)
+    _ = ax.set(title=title, xlabel="$x_1$")
+_ = axes[0].set_ylabel("$x_2$")
+plt.show()
+t = torch.linspace(-1, 1, 41, dtype=torch.float64)  # a walk at right angles to the gate's direction, through (1, 1/2)
+walk = torch.stack([1 + 0.5 * t, 0.5 - t])
+spread = [f(walk[0] + 0.5 * walk[1], 0.5 * walk[0] - walk[1]) for f in (lambda a, b: gelu(a), lambda a, b: silu(a) * b)]
+print(f"across the gate's direction: GELU changes by {spread[0].max() - spread[0].min():.2f}, SwiGLU by {spread[1].max() - spread[1].min():.2f}")
+check_equal("ridge, saddle", [bool((s.max() - s.min()) > 1) for s in spread], [False, True])
+
+# %% [markdown]
+# *In words: left, colour changes in one direction only. Right, it changes sign four times around the middle: the value depends on both inputs together.*
+#
+# ### Does the gate pick features? A claim and its control
 #
 # Now a real model. SmolLM2-135M has $d = 576$ and $d_{ff} = 1536$, exactly $8/3\,d$. We read one layer's three matrices from its file, and nothing
 # else of it but a few rows of the embedding.
@@ -208,6 +236,7 @@ import json
 from safetensors import safe_open
 
 import lib
+from book.evidence import excerpts, held_out_purity, layer_inputs, same_size, shared_signs
 
 folder = lib.find_model()
 words = ["Paris", "London", "seven", "eight", "because"]
@@ -219,55 +248,59 @@ with safe_open(folder / "model.safetensors", "pt") as file:
     gate, up, down = (file.get_tensor(name.format(part)) for part in ("gate", "up", "down"))
     norm = file.get_tensor("model.layers.0.post_attention_layernorm.weight")
     embedding = file.get_slice("model.embed_tokens.weight")
-    rows = torch.cat([embedding[i : i + 1] for i in ids])
+    rows = lib.rms_norm(torch.cat([embedding[i : i + 1] for i in ids]), norm, eps=1e-5)
 check_shape("gate", gate, [1536, 576])
-check_shape("down", down, [576, 1536])
+check_close("SmolLM2's own layer, by hand and by lib", swiglu(rows, gate, up, down), my_swiglu(rows, gate, up, down))
 
 # %% [markdown]
-# Each word's own embedding goes through the norm (RMSNorm, chapter 01) and the gate of layer 0. (In the model, attention adds to it first; here we
-# look at the words alone.) Call a feature open where $z = W_{gate}\, x$ is above zero. **Predict**: what share of the 1,536 is open, on average?
+# Each word goes through the gate of layer 0. Call a feature open where $z = W_{gate}\, x$ is above zero, and ask of two words: of the features that are open for either, how many are open
+# for both? Two cities, two numbers. It is tempting to read a high share as "the gate picks the same features for the same kind of word". So put a **random** matrix with
+# the same row norms in the gate's place. **Predict**: what share do *seven* and *eight* have with that one, if the trained gate gives 77 %?
 
 # %%
-my_guess = None  # a share between 0 and 1
-z = lib.rms_norm(rows, norm, eps=1e-5) @ gate.T  # [5, 1536]
-opened = z > 0
-share = opened.double().mean(1)
-predict(my_guess, round(share.mean().item(), 2), "of the features are open")
-for word, s in zip(words, share):
-    print(f"{word!r:<11} {s:.0%} open")
+my_guess = None  # per cent
+table = {"trained gate": gate, **{f"random gate {seed}": same_size(gate, seed) for seed in (1, 2, 3)}}
+shares = {}
+for kind, w in table.items():
+    shares[kind] = [shared_signs(rows @ w.T, a, b) for a, b in ((2, 3), (0, 1))]
+    text = "   ".join(f"{pair} {s:.0%} (chance {c:.0%})" for pair, (s, c) in zip(("seven/eight", "Paris/London"), shares[kind]))
+    print(f"{kind:<14} {text}")
+excess = {kind: [s - c for s, c in pairs] for kind, pairs in shares.items()}
+predict(my_guess, round(100 * sum(shares[k][0][0] for k in list(table)[1:]) / 3), "per cent, over three random gates", tol=0.05)
+check_equal("above chance with a random gate too", [min(pair) > 0.05 for pair in excess.values()], [True] * 4)
+alike = torch.nn.functional.cosine_similarity(rows[[2, 0]], rows[[3, 1]])
+print(f"cosine of the inputs themselves: seven/eight {alike[0]:.2f}, Paris/London {alike[1]:.2f}")
 
 # %% [markdown]
-# Some words open many features, some few. Do similar words open the **same** ones? We compare the features that are open for both with those that
-# are open for one at least. Two words that open many share many by chance, so beside it stands what independent choices would share.
+# The random gate does as well: its excess over chance is even larger. What we measured is that the **inputs** are alike, and any linear map keeps that. A check that passes on its control
+# says nothing about the thing it is named after; most stories about single features have not met theirs.
+#
+# A fairer question: over a **text**, does a feature of a middle layer pick out one kind of token? We take words that begin with a capital, choose the ten features (of 1,536, either sign) whose ten
+# largest values fall on capitals most often, and judge them on **another** text. The control is again the random gate with everything else in place, and the chosen-on text shows
+# what choosing alone can do.
 
 # %%
-def overlap(a, b):
-    both = (opened[a] & opened[b]).sum()
-    return (both / (opened[a] | opened[b]).sum()).item()
+from book.corpus import load_corpus
 
-
-def by_chance(a, b):
-    both = share[a] * share[b]
-    return (both / (share[a] + share[b] - both)).item()
-
-
-pairs = {(a, b): overlap(a, b) for a in range(5) for b in range(a + 1, 5)}
-closest = sorted(pairs, key=pairs.get, reverse=True)
-for a, b in closest[:3]:
-    print(f"{words[a]!r:>9} and {words[b]!r:<8} share {pairs[a, b]:.0%} (by chance {by_chance(a, b):.0%})")
-check_equal("the closest pairs", set(closest[:2]), {(0, 1), (2, 3)})
-check_equal("both above chance", [pairs[p] > by_chance(*p) + 0.05 for p in closest[:2]], [True, True])
-
-# %% [markdown]
-# Cities with cities, numbers with numbers: the gate picks a subset of the features for the word at hand. The layer's output is what the picked
-# features add to the residual stream:
-
-# %%
-out = swiglu(lib.rms_norm(rows, norm, eps=1e-5), gate, up, down)
-by_hand = (torch.nn.functional.silu(z) * (lib.rms_norm(rows, norm, eps=1e-5) @ up.T)) @ down.T
-check_close("SmolLM2's own layer, by hand and by lib", out, by_hand)
+model, tokenizer = lib.load_model(folder, torch.float32), lib.load_tokenizer(folder)
+ids, tokens = excerpts(load_corpus().decode(), tokenizer)
+x = layer_inputs(model, ids, 8)[:, 1:].flatten(0, 1).double()  # without each excerpt's first token (chapter 07)
+capital = torch.tensor([word.strip()[:1].isupper() for piece in tokens for word in piece[1:]])
+trained = model.blocks[8].ffn.w_gate.weight.detach().double()
+del model
+print(f"{len(x):,} tokens; {capital.double().mean():.0%} of them begin with a capital")
+found = {"trained gate": held_out_purity(x @ trained.T, capital)}
+for seed in (1, 2, 3):
+    found[f"random gate {seed}"] = held_out_purity(x @ same_size(trained, seed).T, capital)
+for kind, (chosen, judged) in found.items():
+    print(f"{kind:<14} capitals among the top ten: {chosen:.1f} where chosen, {judged:.1f} on the other text")
+judged = [j for _, j in found.values()]
+check_equal("trained above one half, each random one below", [judged[0] > 0.5, max(judged[1:]) < 0.5], [True, True])
 
 # %% [markdown]
+# On the text they were chosen on, random directions look impressive too: the best ten of three thousand always do. On the other text the trained gate's features go on picking capitals, and the random
+# ones fall back. So here the gate **has** learned something, and we know it because the same test fails without it.
+#
 # **Why is this better than a GELU?** Nobody has derived it. Shazeer's paper reports lower loss for the gated variants at equal parameters and FLOPs, lowest with GELU or Swish (silu) as the gate (table 1), and in
 # its conclusions offers no explanation but divine benevolence (arXiv 2002.05202, section 4). Chapter 09 trains both.
 #
@@ -425,7 +458,7 @@ check("02.fused", fused_solution)
 # %% [markdown]
 # ## What you can do now
 #
-# You **wrote** SwiGLU and saw a real gate open different features for different words; **computed** $8/3\,d$ and Llama's 11,008, 13,824, 14,336 and 28,672
+# You **wrote** SwiGLU and saw that two of its features multiply exactly; **tested** what a real gate picks against a random one; **computed** $8/3\,d$ and Llama's 11,008, 13,824, 14,336 and 28,672
 # from one rule; **read** widths of real configs and what they do not tell; **spotted** four published faults. Proved equal: three lines = `lib` with random
 # weights, and SmolLM2's own layer by hand = by `lib`.
 #
