@@ -19,6 +19,7 @@ from book.experiments import (
     TITLES,
     build,
     count,
+    kicked,
     load_results,
     quick_run,
     run_experiment,
@@ -567,6 +568,16 @@ def test_quick_run_trains_both_blocks_with_equal_parameters(text):
         assert len(run["loss"]) == 12 and run["loss"][-1] < run["loss"][0] - 0.5
         assert 2 < run["bits_per_byte"] < 8
     assert quick_run(steps=12, text=text) == got
+
+
+def test_a_step_moves_logits_by_the_size_of_the_keys_and_with_a_norm_by_its_inverse(text):
+    """The mechanism of chapter 07. The laws are 4, 16, 1 / 4 and 1; a step that is not small, and other signs in the gradient,
+    take something off the first and the third."""
+    without, with_norm = (kicked(v, factors=(1, 4), steps=30, text=text) for v in ("no_qk_norm", "modern"))
+    assert 2 < without[1]["moved"] / without[0]["moved"] < 6
+    assert without[1]["range"] / without[0]["range"] == pytest.approx(16, rel=0.1)
+    assert 2 < with_norm[0]["moved"] / with_norm[1]["moved"] < 6
+    assert with_norm[1]["range"] / with_norm[0]["range"] == pytest.approx(1, rel=0.01)
 
 
 def test_the_plan_is_what_the_docstring_says():

@@ -23,11 +23,11 @@ occurs in the text that was read ("unigram_bits" in the results).
 training, qk_norm, ablation and second_rate are the first, shorter runs (128 and 256 steps, recipe 1).
 """
 
+from book.experiments.live import kicked, quick_run
 from book.experiments.runs import (
     EXPERIMENTS,
     RESULTS,
     load_results,
-    quick_run,
     run_experiment,
     scanned_rate,
     table_curves,
@@ -39,6 +39,6 @@ from book.experiments.variants import ABLATIONS, ADDED, CACHES, SIZES, TITLES, U
 
 __all__ = [
     "ABLATIONS", "ADDED", "CACHES", "EXPERIMENTS", "KEPT", "RESULTS", "SIZES", "STATE", "TITLES", "UPGRADES",
-    "Interval", "build", "by_seed", "count", "effect", "interval", "load_results", "quick_run", "run_experiment",
+    "Interval", "build", "by_seed", "count", "effect", "interval", "kicked", "load_results", "quick_run", "run_experiment",
     "scanned_rate", "table_bits", "table_curves", "total_effect",
 ]  # fmt: skip

@@ -334,21 +334,6 @@ def table_curves(steps, experiment="epoch", seed=0, orders=ORDERS):
     return table_bits(train_text, windows(as_bytes(held_out_text), length, WINDOWS), read, orders)
 
 
-def quick_run(steps=60, seed=0, variants=("2019", "modern"), text=None):
-    """A few seconds of the same training, live: models of about 60,000 parameters on short windows.
-
-    Returns {variant: {"parameters", "loss" [steps], "bits_per_byte", ..}}. Too small to decide anything:
-    it shows the loop.
-    """
-    train_text, held_out_text = split(load_corpus() if text is None else text)
-    sizes = {"V": 256, "d": 48, "n_layers": 2, "n_heads": 4, "max_len": 64}
-    ids, held_out = as_bytes(train_text), as_bytes(held_out_text)[: 32 * 64 + 1]
-    return {
-        v: train(v, 3e-3, seed, ids, held_out, steps, batch=8, sizes=sizes, probe_every=steps, checks=1)
-        for v in variants
-    }
-
-
 def main(argv=None):
     """python -m book.experiments [scan] [epoch] ..: all of them, or the named ones; resumes. The bar counts the steps of all
     and says how long is left."""

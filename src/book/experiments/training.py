@@ -122,6 +122,24 @@ def _listening(model, heard):
             hook.remove()
 
 
+def _attention(model, x):
+    """(q [B, h, T, dh], k [B, n_kv, T, dh], logits [B, h, T, T]) of each layer; the logits before the mask."""
+    heard = []
+    with _listening(model, heard):
+        model(x)
+    for attention, args in heard:
+        fields = attention.fields
+        q, k, _ = attention.project(*args[:3])
+        scale = fields.head_dim**-0.5 if fields.scale is None else fields.scale
+        yield q, k, q @ repeat_kv(k, fields.group_size).transpose(-1, -2) * scale
+
+
+@torch.no_grad()
+def attention_logits(model, x):
+    """What each layer's softmax gets, before the mask, for windows x [B, T] -> a list of [B, h, T, T]."""
+    return [logits for _, _, logits in _attention(model, x)]
+
+
 STATE = (
     "largest", "entropy", "lowest_entropy", "range", "mean_range", "gap", "mean_gap", "q_rms", "k_rms",
 )  # fmt: skip
@@ -138,16 +156,9 @@ def attention_state(model, x):
     q_rms, k_rms    root mean square of what is multiplied (after norm and rotation), in the layer where it is largest
     All but `largest`, q_rms and k_rms are over the later half of the queries, each of which has at least T / 2 keys.
     """
-    heard, per_layer = [], []
-    with _listening(model, heard):
-        model(x)
-    columns = torch.arange(x.shape[1])
+    per_layer, columns = [], torch.arange(x.shape[1])
     mask = causal_mask(columns, columns)
-    for attention, args in heard:
-        fields = attention.fields
-        q, k, _ = attention.project(*args[:3])
-        scale = fields.head_dim**-0.5 if fields.scale is None else fields.scale
-        logits = q @ repeat_kv(k, fields.group_size).transpose(-1, -2) * scale  # [B, h, T, T]
+    for q, k, logits in _attention(model, x):
         largest = logits[..., mask].abs().max()
         late, allowed = logits[..., x.shape[1] // 2 :, :], mask[x.shape[1] // 2 :]
         top = late.masked_fill(~allowed, float("-inf"))
@@ -185,8 +196,10 @@ def train(
     reach_at=(),
     every=1,
     stop=None,
+    keep=None,
 ):
-    """Train one variant. `step` is called after each step; stop: end after so many of the `steps` (a test looks at the first).
+    """Train one variant. `step` is called after each step; stop: end after so many of the `steps` (a test looks at the first);
+    keep: a list that gets the trained model.
 
     Returns first (the first FIRST training losses), loss (nats, the mean of each `every` steps), held_out ([step, bits per
     byte] at `checks`: steps, or how many, evenly, the last at the end), by_position (bits of each position, at the end),
@@ -230,6 +243,8 @@ def train(
             reached.append([at + 1, reach(model, held_out_ids, n, length)])
         if step is not None:
             step()
+    if keep is not None:
+        keep.append(model)
     finished = len(losses) == steps and math.isfinite(losses[-1])
     run = {
         "parameters": count(model), "finished": finished, "first": [_number(v) for v in losses[:FIRST]],
