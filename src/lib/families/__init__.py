@@ -21,6 +21,7 @@ from .table import FAMILIES
 
 __all__ = ["read_config"]
 
+MOST_KINDS = 200  # of attention in one model
 _OUTSIDE = ("a logit", "a mixture")  # what stands outside the layers, or is one layer's own and seen there
 _BUILDERS = vars(layers) | vars(hybrids) | vars(params)
 
@@ -78,6 +79,11 @@ def _model(reader, bias=False):
         reader.refuse_unless(key, neutral, name)
     build = _BUILDERS[family.build] if family.build else standard_layers
     layer_list = tuple(build(reader))
+    kinds = len({layer.attention for layer in layer_list})
+    if kinds > MOST_KINDS:
+        raise ValueError(
+            f"{kinds:,} attention layers that all differ: a model has a few kinds; a damaged file?"
+        )
     if family.positions != "rope":
         add_positions(reader, family.positions)
     if any(isinstance(layer.ffn, MoE) for layer in layer_list):

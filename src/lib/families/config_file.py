@@ -121,10 +121,10 @@ def show(value):
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def listed(names, most=12):
-    """Names joined by commas, the first few of many: a file of a million unknown fields still gives one line."""
+def listed(names, most=12, joint=", "):
+    """Names in one line, the first few of many: a file may have a million unknown fields."""
     cut = [name if len(name) <= 60 else name[:57] + "..." for name in names[:most]]
-    return ", ".join(cut) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return joint.join(cut) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 class Fields:

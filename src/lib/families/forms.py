@@ -5,9 +5,9 @@
 
 from dataclasses import dataclass, field
 
-from .config_file import show
+from .config_file import listed, show
 from .quantised import quantisation
-from .table import FAMILIES, NESTED
+from .table import FAMILIES, HARMLESS, LIFTED, NESTED
 
 TEXT = ("text_config", "llm_config", "language_config")  # where a nested file keeps its language model
 # fields that belong to the language model wherever they stand
@@ -74,7 +74,7 @@ def open_form(raw):
     if not places:
         towers = [key for key in TOWERS if raw.get(key)]
         fields = {key: value for key, value in raw.items() if key not in towers}
-        return Form(_named(fields), notes=_aside(towers) + quantisation(raw))
+        return Form(_lifted(_named(fields)), notes=_aside(towers) + quantisation(raw))
     where = places[0]
     inner = dict(_table(where, raw[where]))
     deeper = next((key for key in (*TEXT, "thinker_config") if inner.get(key) is not None), None)
@@ -83,7 +83,7 @@ def open_form(raw):
     if not inner.get("model_type"):
         inner["model_type"] = raw.get("model_type")
     notes = _aside(_towers(raw)) + _from_outside(inner, raw, where) + quantisation(raw, inner)
-    return Form(_named(inner), raw, where, notes)
+    return Form(_lifted(_named(inner)), raw, where, notes)
 
 
 def _table(key, value):
@@ -100,6 +100,20 @@ def _named(fields):
     return fields
 
 
+def _lifted(fields):
+    """A family may keep the fields of attention and experts in objects of their own: they come up as attn_config.kv_n_heads."""
+    for key in LIFTED.get(fields.get("model_type"), ()) if isinstance(fields.get("model_type"), str) else ():
+        parts = _table(key, fields.get(key))
+        fields = {k: v for k, v in fields.items() if k != key}
+        for name, value in parts.items():
+            plain = isinstance(value, dict) and set(value) == {"name"}  # {"name": "silu"}
+            if (
+                name not in HARMLESS and name != "tie_word_embeddings"
+            ):  # those of any configuration class, not the model's
+                fields[f"{key}.{name}"] = value["name"] if plain else value
+    return fields
+
+
 def _towers(raw):
     named = [
         key
@@ -110,7 +124,7 @@ def _towers(raw):
 
 
 def _aside(towers):
-    return [f"only the language model is counted, not {' and '.join(towers)}"] if towers else []
+    return [f"only the language model is counted, not {listed(towers, joint=' and ')}"] if towers else []
 
 
 def _from_outside(inner, outer, where):

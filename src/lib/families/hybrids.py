@@ -98,6 +98,10 @@ def nemotron_h(reader):
     if f.layers(default=len(blocks)) != len(blocks):
         raise ValueError(f"num_hidden_layers = {f.layers()}, and the pattern has {len(blocks)} blocks")
     f.defaulted.pop("num_hidden_layers", None)
+    if f.find("tied")[1] is True:
+        raise ValueError(
+            "tie_word_embeddings = true: NemotronHForCausalLM has a head of its own whatever this says"
+        )
     parts = {name: make(reader) for name, make in _HYBRID.items() if name in blocks}
     for name, keys in _HYBRID_FIELDS.items():
         f.touch(*keys) if name not in blocks else None

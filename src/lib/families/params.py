@@ -19,7 +19,9 @@ _META = Family(
 )  # fmt: skip
 _MISTRAL = Family(
     keys=_KEYS,
-    defaults={"base": 1e4, "max_len": 32768},
+    defaults={
+        "max_len": 128_000
+    },  # its code guesses the base from the window, in two ways: a file must say it
     layout="adjacent",
     windows="all",
     build="mistral_params",

@@ -40,6 +40,9 @@ HARMLESS_OFF = frozenset(
     _words("attention_bias mlp_bias use_bias qkv_bias use_mrope use_qk_norm tie_lm_head")
 )
 
+# objects in which a family keeps fields of its own
+LIFTED = {"dbrx": ("attn_config", "ffn_config")}
+
 # the name of a whole whose language part has another: the class that its text_config has unless it says otherwise
 NESTED = dict(
     pair.split(":")
