@@ -10,12 +10,19 @@ os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
 )  # before torch is loaded: printed digits depend on the number of threads
 os.environ["BOOK_DEVICE"] = "cpu"
+os.environ["TRITON_INTERPRET"] = (
+    "1"  # before Triton is loaded: the kernels run on the CPU, and are compiled in a process apart
+)
 
 import pytest
 
+from lib import kernels
+
 # Tests that compile are not collected where nothing can: one line at the end says so.
+NO_TRITON = kernels.missing()  # .. nor those of the kernels and chapter 11 where there is no Triton
 COMPILER = next(filter(None, map(shutil.which, [os.environ.get("CXX") or "c++", "g++", "clang++"])), None)
 collect_ignore = [] if COMPILER else ["test_compiled.py"]
+collect_ignore += ["kernels"] if NO_TRITON else []
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +73,10 @@ def pytest_collection_modifyitems(config, items):
         gone = [item for item in items if not belongs_to(item.nodeid, chapter)]
         config.hook.pytest_deselected(items=gone)
         items[:] = kept
+
+
+def pytest_report_header():
+    return f"tests/kernels and chapter 11 are not collected: {NO_TRITON}" if NO_TRITON else None
 
 
 def pytest_terminal_summary(terminalreporter):

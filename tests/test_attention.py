@@ -112,7 +112,7 @@ def test_errors_of_attend():
         attend(q[:1], k, v)
     with pytest.raises(ValueError, match="11 queries and 5 keys without a mask"):
         attend(*qkv(t=S, s=T))
-    with pytest.raises(ValueError, match="implementation 'flash': expected 'sdpa' or 'explicit'"):
+    with pytest.raises(ValueError, match="implementation 'flash': expected 'sdpa', 'explicit' or 'triton'"):
         attend(q, k, v, implementation="flash")
 
 

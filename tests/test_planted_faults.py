@@ -15,10 +15,14 @@ import pytest
 
 import cells
 from book.paths import ROOT, chapters
+from lib import kernels
 from notebook_text import comparable
 
 LIST = Path(__file__).with_name("planted_faults.jsonl")
 FAULTS = [json.loads(line) for line in LIST.read_text(encoding="utf-8").splitlines() if line.strip()]
+RUN = [
+    fault for fault in FAULTS if fault["chapter"] != "11" or not kernels.missing()
+]  # chapter 11 needs Triton
 FEWEST = 3
 BROKEN_SETUP = (
     "ModuleNotFoundError",
@@ -59,7 +63,7 @@ def first_difference(notebook, folder):
 
 
 @pytest.mark.parametrize(
-    "fault", FAULTS, ids=[f"{fault['chapter']}-{number}" for number, fault in enumerate(FAULTS, 1)]
+    "fault", RUN, ids=[f"{fault['chapter']}-{number}" for number, fault in enumerate(RUN, 1)]
 )
 def test_notebook_turns_red(fault, tmp_path):
     assert fault["file"].startswith("src/lib/"), "a fault is planted in lib"

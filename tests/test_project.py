@@ -59,7 +59,7 @@ def test_environment_yml_equals_pyproject():
     base, extras = lock.project()
     pip = next(item["pip"] for item in environment["dependencies"] if isinstance(item, dict))
     packages = [item for item in pip if not item.startswith("-")]
-    assert sorted(packages) == sorted(base + extras["test"])
+    assert sorted(packages) == sorted(base + extras["test"] + extras["kernels"])
     assert "--constraint requirements.lock" in pip and "--editable ." in pip
     python = next(item for item in environment["dependencies"] if str(item).startswith("python"))
     assert (

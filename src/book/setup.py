@@ -21,7 +21,7 @@ PYTHON = (
 )
 STAMP = os.path.join(VENV, ".book-setup")
 LOCK = os.path.join(ROOT, "requirements.lock")
-EXTRAS = "test,site,hub"
+EXTRAS = "test,kernels,site,hub"
 OLDEST, NEWEST = (3, 11), (3, 13)
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 

@@ -38,7 +38,8 @@ def attend(q, k, v, mask=None, scale=None, implementation="sdpa"):
 
     Shapes: q [B, h, T, dh], k [B, n_kv, S, dh], v [B, n_kv, S, d_v] -> [B, h, T, d_v]
     mask: bool, True = may look, broadcastable to [B, h, T, S]; None = causal, the last query aligned with the last key.
-    scale: None = dh ** -0.5. implementation: "sdpa" (PyTorch's kernels) or "explicit" (the oracle, softmax in float32).
+    scale: None = dh ** -0.5. implementation: "sdpa" (PyTorch's kernels), "explicit" (the oracle, softmax in float32) or
+    "triton" (lib.kernels: chapter 11).
     Raises: ValueError if the heads do not divide or there are more queries than keys without a mask.
     """
     (h, T), (n_kv, S) = q.shape[1:3], k.shape[1:3]
@@ -49,13 +50,17 @@ def attend(q, k, v, mask=None, scale=None, implementation="sdpa"):
         )
     if mask is None and T > S:
         raise ValueError(f"{T} queries and {S} keys without a mask: a causal query is one of the keys")
+    if implementation == "triton":
+        from lib.kernels.attention import attend as kernel
+
+        return kernel(q, k, v, mask, scale)
     if mask is None and 1 < T < S:  # is_causal would align the first query with the first key
         mask = causal_mask(torch.arange(S - T, S, device=q.device), torch.arange(S, device=q.device))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if implementation == "explicit":
         return _explicit(q, k, v, mask, scale)
     if implementation != "sdpa":
-        raise ValueError(f"implementation {implementation!r}: expected 'sdpa' or 'explicit'")
+        raise ValueError(f"implementation {implementation!r}: expected 'sdpa', 'explicit' or 'triton'")
     if n_kv < h and (T == 1 or n_kv == 1):
         return _folded(q, k, v, mask, scale)
     causal = mask is None and T > 1
@@ -134,7 +139,7 @@ class GQAttention(nn.Module):
                     "this layer rotates q and k and no cos, sin came: give the table rows of this call's positions"
                 )
             check_table(cos, c.rope.rotary_dim or c.head_dim)
-            q, k = apply_rope(q, cos, sin, c.rope.layout), apply_rope(k, cos, sin, c.rope.layout)
+            q, k = (apply_rope(x, cos, sin, c.rope.layout, self.implementation) for x in (q, k))
         return q, k, v
 
     def forward(self, x, cos=None, sin=None, cache=None, mask=None):

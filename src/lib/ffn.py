@@ -27,6 +27,8 @@ def swiglu(x, w_gate, w_up, w_down):
 class SwiGLU(nn.Module):
     """Three matrices: the gate decides how much of each of the d_ff features passes. activation "silu" is SwiGLU."""
 
+    implementation = "torch"  # lib.kernels.use changes it; "triton" has a kernel for silu
+
     def __init__(self, d, d_ff, activation="silu", bias=False):
         super().__init__()
         Dense(d_ff, True, activation, bias)  # validates
@@ -36,6 +38,10 @@ class SwiGLU(nn.Module):
         self.activation = activation
 
     def forward(self, x):
+        if self.implementation == "triton" and self.activation == "silu":
+            from lib.kernels.ffn import silu_mul
+
+            return self.w_down(silu_mul(self.w_gate(x), self.w_up(x)))
         return self.w_down(ACTIVATION[self.activation](self.w_gate(x)) * self.w_up(x))
 
 

@@ -22,16 +22,21 @@ def _check_weight(x, weight, what):
         )
 
 
-def rms_norm(x, weight=None, eps=1e-6, unit_offset=False, gain_last=False):
+def rms_norm(x, weight=None, eps=1e-6, unit_offset=False, gain_last=False, implementation="torch"):
     """weight * x / sqrt(mean(x**2, last axis) + eps).
 
     Shapes: x [..., d], weight [d] or None (no gain) -> [..., d], in x.dtype
     Dtypes: statistics in float32 at least. gain_last False (Llama): one cast back to x.dtype, then the gain;
     True (Gemma, OLMo 2, gpt-oss): the gain in float32, then one cast. unit_offset True (Gemma): the gain is 1 + weight.
+    implementation "triton": one kernel (lib.kernels).
     Raises: ValueError if weight.shape != x.shape[-1:].
     Source: Zhang & Sennrich 2019, arXiv 1910.07467, eq. 4.
     """
     _check_weight(x, weight, "weight")
+    if implementation == "triton":
+        from lib.kernels.norms import rms_norm as kernel
+
+        return kernel(x, weight, eps, unit_offset, gain_last)
     y = wide(x)
     y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
     if weight is None:
@@ -65,13 +70,15 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5, unit_offset=False):
 class RMSNorm(nn.Module):
     """`rms_norm` with a learned gain [d]: ones at the start, or zeros where the gain is 1 + weight."""
 
+    implementation = "torch"  # lib.kernels.use changes it
+
     def __init__(self, d, eps=1e-6, unit_offset=False, gain_last=False):
         super().__init__()
         self.eps, self.unit_offset, self.gain_last = eps, unit_offset, gain_last
         self.weight = nn.Parameter(torch.zeros(d) if unit_offset else torch.ones(d))
 
     def forward(self, x):
-        return rms_norm(x, self.weight, self.eps, self.unit_offset, self.gain_last)
+        return rms_norm(x, self.weight, self.eps, self.unit_offset, self.gain_last, self.implementation)
 
     def extra_repr(self):
         return f"{len(self.weight)}, eps={self.eps}"

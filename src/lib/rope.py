@@ -36,12 +36,13 @@ def check_table(cos, width):
         )
 
 
-def apply_rope(x, cos, sin, layout="half"):
+def apply_rope(x, cos, sin, layout="half", implementation="torch"):
     """Turn each pair of x by its angle: (a, b) -> (a cos - b sin, a sin + b cos).
 
     Shapes: x [B, heads, T, dh], cos and sin [T, r/2] (or [B, 1, T, r/2], a row of positions each) -> like x, in x.dtype
     layout "half" pairs i with i + r/2 (Hugging Face), "adjacent" pairs 2i with 2i+1 (the paper, Meta, DeepSeek).
     r < dh is partial rotary: the last dh - r dimensions pass unchanged. The rotation runs in float32 at least.
+    implementation "triton": one kernel (lib.kernels).
     Raises: ValueError if the table is wider than the head or has not one row a token.
     """
     r = 2 * cos.shape[-1]
@@ -56,6 +57,10 @@ def apply_rope(x, cos, sin, layout="half"):
             f"table {list(cos.shape)} and x {list(x.shape)}: expected one table row [r/2] for each token of x [B, heads, T, dh]"
             " (slice the table to this call's positions; are heads and tokens swapped?)"
         )
+    if implementation == "triton":
+        from lib.kernels.rope import apply_rope as kernel
+
+        return kernel(x, cos, sin, layout)
     turn, rest = wide(x[..., :r]), x[..., r:]
     if layout == "half":
         a, b = turn.chunk(2, dim=-1)  # [B, heads, T, r/2]
