@@ -37,6 +37,7 @@ BAD = [
     ("llama-3-8b", {"head_dim": 127}, "rotary_dim: 127 of 127 dimensions would turn; expected an even number"),
     ("llama-3-8b", {"head_dim": 128, "kv_channels": 64}, "head_dim = 128 and kv_channels = 64 mean the same and disagree"),
     ("llama-3-8b", {"tie_word_embeddings": "yes"}, 'tie_word_embeddings = "yes": expected true or false'),
+    ("gpt2", {"add_cross_attention": True}, "add_cross_attention = true: it adds parts to the layers that are not read here"),
     ("llama-3-8b", {"hidden_act": "xielu"}, 'hidden_act = "xielu": known are silu'),
     ("llama-3-8b", {"rms_norm_eps": 0}, "rms_norm_eps = 0: expected a positive number"),
     ("llama-3-8b", {"rope_theta": "1e6"}, 'rope_theta = "1e6": expected a positive number'),

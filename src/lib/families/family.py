@@ -21,7 +21,7 @@ class Family:
     scale        key of the softmax scale: "query_pre_attn_scalar" (to the power -1/2) or "attention_multiplier"
     moe          None or Experts; attention: "gqa" | "mla"; build: a function of layers or hybrids for a special layer list
     embed        None, "sqrt" (sqrt(d)) or a key
-    refuse       key -> (neutral value, what the block does not run); always: what it never runs; ignored: known, no number
+    refuse       key -> (neutral value, what the block does not run; None: not read at all); always: what it never runs; ignored: known, no number
     """
 
     keys: dict = field(default_factory=dict)

@@ -57,6 +57,8 @@ class Reader:
                 f.defaulted.pop(
                     key, None
                 )  # a feature that the file does not mention and the class does not have
+        elif name is None:
+            raise ValueError(f"{key} = {show(value)}: it adds parts to the layers that are not read here")
         else:
             self.refuse(name)
 
@@ -179,6 +181,15 @@ class Reader:
             )
         if width is None and not f.is_null("sliding_window") and "sliding_window" in f.defaults:
             width = f.defaulted["sliding_window"] = f.defaults["sliding_window"]
+        if (
+            width
+            and "use_bidirectional_attention" in self.family.refuse
+            and f.flag("use_bidirectional_attention", False)
+        ):
+            f.warn(
+                f"use_bidirectional_attention = true: the class halves the window of {width} to {width // 2 + 1}"
+            )
+            width = width // 2 + 1
         return width
 
     def turns(self, n_layers):

@@ -17,7 +17,7 @@ GPT2 = Family(
     norm=LAYER_NORM, bias=True, ffn_bias=True, gated=False, activation="gelu_new", positions="learned",
     refuse={
         "scale_attn_by_inverse_layer_idx": (False, "a softmax scale per layer"),
-        "scale_attn_weights": (True, "unscaled attention"), "add_cross_attention": (False, "cross-attention"),
+        "scale_attn_weights": (True, "unscaled attention"), "add_cross_attention": (False, None),
     },
 )
 PHI = Family(
@@ -33,7 +33,7 @@ CLASSIC = {
         defaults={"max_len": 1024, "eps": 1e-5, "d_ff": "4d", "multi_query": True}, tied=True,
         norm=LAYER_NORM, bias=True, ffn_bias=True, gated=False, activation="gelu_pytorch_tanh",
         positions="learned", build="gpt_bigcode",
-        refuse={"scale_attn_weights": (True, "unscaled attention"), "add_cross_attention": (False, "cross-attention")},
+        refuse={"scale_attn_weights": (True, "unscaled attention"), "add_cross_attention": (False, None)},
     ),
     "gpt_neox": Family(
         defaults=defaults(1e4, 2048, 1e-5, n_kv_heads="always n_heads"), norm=LAYER_NORM,
