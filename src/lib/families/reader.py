@@ -53,10 +53,8 @@ class Reader:
         else:
             value = f.number(key, default)
         if value == neutral:
-            if key not in f.defaults:
-                f.defaulted.pop(
-                    key, None
-                )  # a feature that the file does not mention and the class does not have
+            if key not in f.defaults:  # a feature that the file does not mention and the class does not have
+                f.defaulted.pop(key, None)
         elif name is None:
             raise ValueError(f"{key} = {show(value)}: it adds parts to the layers that are not read here")
         else:
