@@ -73,6 +73,18 @@ def test_a_window_and_a_nested_file():
     assert differences(read_config(raw), measured) == []
 
 
+@pytest.mark.parametrize(
+    ("named", "head"),
+    [("LlamaModel", 0), ("LlamaForSequenceClassification", 3 * 48), ("LlamaForCausalLM", 101 * 48)],
+)
+def test_the_class_that_the_file_names_is_the_one_that_is_built(named, head):
+    raw = SMALL | {"model_type": "llama", "architectures": [named], "num_labels": 3}
+    measured, cfg = measure(raw), read_config(raw)
+    assert measured.name == named
+    assert measured.parameters == 101 * 48 + head + 48 + sum(measured.by_layer)
+    assert differences(cfg, measured) == []
+
+
 def test_a_family_without_a_row_is_measured_and_not_explained(tmp_path, capsys, monkeypatch):
     from lib.families import FAMILIES
 

@@ -91,7 +91,7 @@ def measure(raw):
     transformers.logging.set_verbosity_error()
     try:
         config, tied = _config(transformers, raw)
-        model = _build(torch, transformers, config)
+        model, whole = _build(torch, transformers, config)
     except Exception as error:  # noqa: BLE001 - every class refuses in its own way
         raise ValueError(
             f"transformers {transformers.__version__} refuses this file: {_line(error)}"
@@ -100,7 +100,7 @@ def measure(raw):
     for name, parameter in model.named_parameters(remove_duplicate=True):
         seen[name] = parameter.numel()
     total = sum(seen.values())
-    if model.get_output_embeddings() is None and not tied:
+    if not whole and not tied:
         total += (
             model.get_input_embeddings().weight.numel()
         )  # the text class alone: its head stands in the outer model
@@ -152,17 +152,26 @@ def _config(transformers, raw):
 
 
 def _build(torch, transformers, config):
-    """The model on the meta device: with its head where transformers has such a class, else the text model alone."""
+    """(the model on the meta device, whether its head is in it): the class that the file names, else the one with a head.
+
+    Where transformers has neither for the language part alone, its text model.
+    """
+    named = getattr(transformers, (getattr(config, "architectures", None) or [""])[0], None)
     causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    factory = transformers.AutoModelForCausalLM if causal else transformers.AutoModel
+    if getattr(named, "config_class", None) is type(config):
+        build, whole = named._from_config, True
+    elif causal:
+        build, whole = transformers.AutoModelForCausalLM.from_config, True
+    else:
+        build, whole = transformers.AutoModel.from_config, False
     options = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
     with torch.device("meta"), import_module("transformers.initialization").no_init_weights():
         try:
-            model = factory.from_config(config, **options)
+            model = build(config, **options)
         except (TypeError, ValueError):
-            model = factory.from_config(config)
+            model = build(config)
     model.tie_weights()
-    return model.eval()
+    return model.eval(), whole
 
 
 def _by_layer(config, seen):
