@@ -32,7 +32,7 @@ def chapter(tmp_path, *cells):
 @pytest.fixture(autouse=True)
 def short(monkeypatch, tmp_path):
     """Players of few states, and a cache of their own: what is tested here is where they go."""
-    monkeypatch.setattr("book.explore.player.MOST_STATES", 12)
+    monkeypatch.setattr(ALL["rmsnorm-scale"], "player", {"scale": [1e-4, 1.0, 1e4], "dtype": None})
     monkeypatch.setattr(static, "CACHE", tmp_path / "players")
 
 
@@ -162,7 +162,7 @@ def test_a_picture_counts_as_tall_as_it_will_stand():
 
 def test_a_solution_is_folded_and_an_explorers_code_too():
     nb = nbformat.v4.new_notebook(cells=[ran("s", tags=["solution"]), ran("e", explorer="x"), ran("a")])
-    site.fold_solutions(nb)
+    site.fold(nb)
     assert [c.metadata.get("tags") for c in nb.cells] == [["solution", "hide-cell"], ["hide-input"], None]
 
 

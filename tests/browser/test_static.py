@@ -105,6 +105,47 @@ def test_page_moves_without_a_network(path, the_site, offline):
     assert (the_site / "notebooks" / path.name).read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("width", [390, 768, 900, 1024, 1440])
+def test_the_menus_open_at_every_width(width, the_site, offline):
+    """The list of chapters and the page's contents: a button opens what the width has no room for, and leads somewhere."""
+    offline.set_viewport_size({"width": width, "height": 844})
+    for side, least in (("primary", 12), ("secondary", 5)):
+        offline.goto((the_site / "03_rope.html").as_uri())
+        bar = offline.locator(f".bd-sidebar-{side}")
+        button = offline.locator(f".{side}-toggle:visible")
+        shown = bar.is_visible()
+        if not button.count():
+            assert shown, f"{side}: neither a bar nor a button"
+            continue
+        button.first.click()
+        assert bar.is_visible() is not shown
+        if shown:  # a wide page does without it, and has it back
+            button.first.click()
+            assert bar.is_visible()
+            continue
+        links = bar.locator("a:visible")
+        assert links.count() >= least
+        offline.keyboard.press("Escape")
+        assert not bar.is_visible()
+        button.first.click()
+        links.nth(4).click()
+        assert not bar.is_visible() or offline.url.endswith(".html")
+
+
+def test_answers_stay_folded_until_asked_for(the_site, offline):
+    """A prediction's answer and a solution open on a click that says what it shows; nobody's progress is printed."""
+    offline.goto((the_site / "03_rope.html").as_uri())
+    answers = offline.locator("details:has(summary:has-text('Show the answer'))")
+    assert answers.count() >= 4
+    truth = answers.first.locator("pre", has_text="truth:")
+    assert not truth.is_visible()
+    answers.first.locator("summary").click()
+    assert truth.is_visible()
+    assert offline.locator("details:has(summary:has-text('Show the solution'))").count() >= 3
+    text = offline.locator("article").inner_text()
+    assert "exercises done" not in text and "Not attempted yet" not in text
+
+
 @EACH
 def test_page_typesets_and_fits_a_phone(path, the_site, offline):
     offline.set_viewport_size(PHONE)

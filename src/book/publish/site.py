@@ -13,21 +13,35 @@ from pathlib import Path
 
 import nbformat
 
-from book.paths import BUILD, NOTEBOOKS, chapters
+from book.contents import BY_NUMBER, CHAPTERS, EDITION, PATHS
+from book.copies import GUESS, fold_checks
+from book.paths import BUILD, NOTEBOOKS, ROOT, chapters
 from book.publish import static, vendor
 
 HERE = Path(__file__).parent
+REPOSITORY = os.environ.get(
+    "BOOK_REPOSITORY", ""
+)  # where the book lives, as https://..; links to it are absent until it is set
 RUN_IT = """<p class="run-it">The sliders on this page play pictures that were drawn ahead. To run the chapter and move every knob: \
 <a href="notebooks/{file}" download>the notebook</a>, or <a href="run.html">how to run the book</a>.</p>"""
 
 INDEX = """# The Modern Transformer Block
 
 From the GPT block of 2019 to the block that Llama, Qwen, DeepSeek and Gemma run: every part derived, computed, moved with a slider, and
-checked against real models.
+checked against real models. Edition {edition}.
+
+![The block of 2019 beside the block of today: the same residual stream, every part changed](_static/two-blocks.png)
+
+For readers who know the 2019 block (attention, LayerNorm, GELU, learned positions) and some PyTorch; for lecturers, who get slides, exercises
+that recognise mistakes, and a way to run a class; and for practitioners, who get a reader of any `config.json`.
+
+Predictions come before results: write yours down, then open *Show the answer*. [Run it yourself](run.md): two commands, no GPU.
 
 {rows}
 
-Every number on these pages was printed by the cell above it. The pages are the executed notebooks; [run them yourself](run.md).
+Three short ways through:
+
+{paths}
 
 ```{{toctree}}
 :hidden:
@@ -40,7 +54,7 @@ run
 
 RUN = """# Run it
 
-You need Python 3.11, 3.12 or 3.13 and a copy of the book's repository. No GPU.
+You need Python 3.11, 3.12 or 3.13, git, and a copy of the book's repository{address}. No GPU.
 
 ```
 make setup
@@ -48,9 +62,15 @@ make lab
 ```
 
 The first command makes an environment of its own and installs what the book needs; the second opens JupyterLab over copies of the
-chapters, in `work/`. What you write there is yours and is never overwritten.
+chapters, in `work/`. What you write there is yours and is never overwritten. Without make, on Windows:
 
-The notebooks alone, as they were executed:
+```
+python src/book/setup.py
+.venv\\Scripts\\python -m book.fetch_model
+.venv\\Scripts\\python -m book.lab
+```
+
+The notebooks alone, as they were executed (they import the book's library, so they run inside its environment):
 
 {rows}
 """
@@ -61,38 +81,75 @@ def sources(folder, papers):
     folder.mkdir(parents=True)
     shutil.copy(HERE / "site_conf.py", folder / "conf.py")
     (folder / "_static").mkdir()
-    shutil.copy(HERE / "templates" / "book.css", folder / "_static")
+    for file in ("book.css", "menus.js"):
+        shutil.copy(HERE / "templates" / file, folder / "_static")
+    shutil.copy(ROOT / ".github" / "two-blocks.png", folder / "_static")
     vendor.mathjax(folder / "_static" / "vendor")
     (folder / "_extra" / "notebooks").mkdir(parents=True)
     rows, files, names = [], [], []
     for path in papers:
         nb = static.read_chapter(path)
         heading, about = static.title(nb), static.first_sentence(nb)
-        fold_solutions(nb)
+        drop_progress(nb)
+        nb.cells = fold_checks(nb.cells)
+        fold(nb)
         for cell in nb.cells:
             if cell.cell_type == "markdown":
                 cell.source = local_links(cell.source, {p.name for p in papers})
         nb.cells.insert(1, nbformat.v4.new_markdown_cell(RUN_IT.format(file=path.name), id="run-it"))
         (folder / path.name).write_text(nbformat.writes(nb), encoding="utf-8")
         shutil.copy(path, folder / "_extra" / "notebooks")
-        rows.append(f"- [{heading}]({path.name}): {about}")
+        known = BY_NUMBER.get(path.stem[:2])
+        rows.append(
+            f"- [{heading}]({path.name}), {known.minutes} minutes: {about}"
+            if known
+            else f"- [{heading}]({path.name}): {about}"
+        )
         files.append(f'- <a href="notebooks/{path.name}" download>{path.name}</a>')
         names.append(path.stem)
     (folder / "index.md").write_text(
-        INDEX.format(rows="\n".join(rows), names="\n".join(names)), encoding="utf-8"
+        INDEX.format(
+            edition=EDITION, rows="\n".join(rows), paths="\n".join(ways(names)), names="\n".join(names)
+        ),
+        encoding="utf-8",
     )
-    (folder / "run.md").write_text(RUN.format(rows="\n".join(files)), encoding="utf-8")
+    address = f" (<{REPOSITORY}>)" if REPOSITORY else ""
+    (folder / "run.md").write_text(RUN.format(rows="\n".join(files), address=address), encoding="utf-8")
     return names
 
 
-def fold_solutions(nb):
-    """Solutions, with what they print, open on a click; an explorer's cell shows its slider and folds the one line of code."""
+def ways(names):
+    """The reading paths whose chapters are all on the site."""
+    files = {c.number: c.file for c in CHAPTERS}
+    for who, (numbers, what) in PATHS.items():
+        if all(files[n] in names for n in numbers):
+            yield f"- {who}: " + ", ".join(f"[{n}]({files[n]}.ipynb)" for n in numbers) + f": {what}."
+
+
+def _prompt(cell, words):
+    cell.metadata["mystnb"] = {"code_prompt_show": f"Show {words}", "code_prompt_hide": f"Hide {words}"}
+
+
+def fold(nb):
+    """Solutions and the answers of predictions open on a click; an explorer's cell shows its slider and folds the one line of code."""
     for cell in nb.cells:
         tags = cell.metadata.get("tags", [])
         if "solution" in tags:
             cell.metadata["tags"] = [*tags, "hide-cell"]
+            _prompt(cell, "the solution")
+        elif cell.cell_type == "code" and GUESS in cell.source and cell.outputs:
+            cell.metadata["tags"] = [*tags, "hide-output"]
+            _prompt(cell, "the answer")
         elif "explorer" in cell.metadata:
             cell.metadata["tags"] = [*tags, "hide-input"]
+
+
+def drop_progress(nb):
+    """A page without a kernel has nobody's progress to show, and no stub to check."""
+    nb.cells = [c for c in nb.cells if not (c.cell_type == "code" and c.source.startswith("progress("))]
+    for cell in nb.cells:
+        if {"exercise", "check"} & set(cell.metadata.get("tags", [])):
+            cell["outputs"] = []
 
 
 def local_links(text, there):
