@@ -363,10 +363,12 @@ check_close("3.4 times", per_score, 3.4)
 #
 # MHA does one FLOP per byte: while it decodes, the arithmetic units idle. Absorbed MLA does 242: it reads 71 times less and does 3.4 times the
 # arithmetic per score, and so it sits near the corner of the roof. That factor 3.4 is harmless for one query. In a prefill, thousands of
-# queries meet the same keys, and then making the keys **once** is the cheaper way. Per layer, $T$ queries over $S$ keys:
+# queries meet the same keys, and then making the keys **once** is the cheaper way. Per layer, $T$ queries over $S$ keys, without
+# what both forms do alike:
 #
 # - expand: $2 h S d_c (d_{nope} + d_v)$ once;
-# - absorb: $2 h T d_c (d_{nope} + d_v)$ to move the queries and outputs, and $2 h T S (2 d_c - d_{nope} - d_v)$ for the wider scores.
+# - absorb: $2 h T d_c (d_{nope} + d_v)$ to move the queries and outputs, and $2 h T S (2 d_c - d_{nope} - d_v)$ because a score is
+#   $d_c + d_R$ wide in place of $d_{nope} + d_R$, and a value $d_c$ in place of $d_v$.
 #
 # **Predict** the number of queries a call at which the two cost the same, for large $S$.
 
@@ -377,7 +379,9 @@ predict(my_guess, crossover, "queries a call")
 check_close("large S", crossover, 170.7, 0.0005)
 with torch.device("meta"):  # shapes without memory
     v3 = MLAttention(7168, 128, 1536, 512, 128, 64, 128)
-check_close("lib's own rule", v3.crossover(), crossover)
+check_close("lib's own rule, arithmetic alone", v3.crossover(0), crossover)
+print(f"with the expanded keys' bytes, at {lib.mla.FLOPS_PER_BYTE} FLOPs per byte: {v3.crossover():.1f}")
+check_close("by hand", v3.crossover(), crossover + 7 * 4 * (128 + 64 + 128) / 768)
 for S_now in (256, 2048, 131072):
     T = torch.arange(1, 400)
     cost = read_queries(T, S_now)
@@ -385,7 +389,9 @@ for S_now in (256, 2048, 131072):
     print(f"over {S_now:>6} keys absorption costs more from {first} queries on")
 
 # %% [markdown]
-# `MLAttention.forward` follows this rule: absorbed for short calls on a latent cache, expanded for the rest.
+# In one line: set the two costs equal, divide by $2 h S$, let $S$ grow. That is arithmetic alone, and a lower bound. The expanded keys and values, $d_{nope} + d_R + d_v$ numbers per
+# head and key, are also written and read again, and each byte costs the FLOPs that the machine could do meanwhile: the last number. `MLAttention.forward` follows
+# that one: absorbed for short calls on a latent cache, expanded for the rest. `crossover(flops_per_byte)` takes another machine's.
 #
 # Was it *measured*? The book's benchmark ran both forms at V3's true size. It is a committed file, and its provenance says where it comes
 # from; a test turns red when `lib/mla.py` changes after it.
@@ -430,12 +436,16 @@ for t in turns:
     by_count = "absorbed" if t["absorbed_extra_flops"] < t["expanded_extra_flops"] else "expanded"
     by_clock = "absorbed" if t["absorbed_ms"] < t["expanded_ms"] else "expanded"
     print(f"{t['queries']:>4} queries: FLOPs favour {by_count}, the clock {by_clock}")
+where = bench["crossing"]
+print(f"by the clock they cross at {where['measured']:.0f} queries; counted with that machine's")
+print(f"{where['flops_per_byte']:.1f} FLOPs per byte: {where['predicted']:.0f}")
+check_equal("within a quarter", abs(where["predicted"] / where["measured"] - 1) < 0.25, True)
 check_equal("one query: absorbed is faster", turns[0]["absorbed_ms"] < turns[0]["expanded_ms"], True)
 check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[-1]["absorbed_ms"], True)
 
 # %% [markdown]
 # *In words: left, the FLOPs in which the forms differ: expanding costs the same for any number of queries, absorbing grows with them, and the
-# lines cross. Right, whole calls by the clock, everything included.*
+# lines cross. Right, whole calls by the clock, everything included: it crosses later, because the expanded keys are written and read again.*
 #
 # transformers (the version printed above) caches the latent too, and makes all keys and values again at every step. Its users save memory and no time: if MLA "does
 # nothing" in your library, look for the line that applies `kv_b_proj` to the whole cache.

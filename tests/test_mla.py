@@ -172,7 +172,11 @@ def test_scale():
 def test_when_to_absorb():
     with torch.device("meta"):
         v3 = MLAttention(7168, 128, 1536, 512, 128, 64, 128)
-    as_printed(v3.crossover(), 170.667)
+    as_printed(v3.crossover(0), 170.667)  # by hand: 512 * 256 / 768
+    as_printed(
+        v3.crossover(), 182.333
+    )  # and 7 FLOPs for each of 4 * 320 bytes written, and as many read: 8,960 more
+    as_printed(v3.bfloat16().crossover(300), 420.667)
     assert (
         MLAttention(D, 5, None, 16, 16, 8, 16).crossover() == math.inf
     )  # a narrow latent: absorbing is never dearer
@@ -181,7 +185,7 @@ def test_when_to_absorb():
     attn.absorbed = lambda *a: calls.append("absorbed")
     attn.expanded = lambda *a: calls.append("expanded")
     limit = attn.crossover()
-    assert 1 < limit == C * (N + DV) / (2 * C - N - DV) and limit != int(limit)
+    assert 1 < limit == (C * (N + DV) + 7 * 8 * (N + R + DV)) / (2 * C - N - DV) and limit != int(limit)
     for t in (1, int(limit), int(limit) + 1):
         attn(torch.randn(1, t, D), cos, sin, latent_cache())
     attn(x, cos, sin)  # no cache: keys and values are needed once

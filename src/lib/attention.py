@@ -71,15 +71,20 @@ def attend(q, k, v, mask=None, scale=None, implementation="sdpa"):
 
 def _explicit(q, k, v, mask, scale):
     group = q.shape[1] // k.shape[1]
-    scores = wide(q) @ wide(repeat_kv(k, group)).transpose(-1, -2) * scale  # [B, h, T, S]
     if mask is None and q.shape[2] > 1:
         columns = torch.arange(q.shape[2], device=q.device)
         mask = causal_mask(columns, columns)
+    return _written_out(q, repeat_kv(k, group), repeat_kv(v, group), mask, scale)
+
+
+def _written_out(q, k, v, mask, scale):
+    """As many heads of k and v as of q; mask None: every query sees every key. Softmax in float32 at least."""
+    scores = wide(q) * scale @ wide(k).transpose(-1, -2)  # [B, h, T, S]
     if mask is None:
         weights = scores.softmax(-1)
     else:  # a query that may look nowhere gets zeros, as from SDPA, and not 0/0
         weights = scores.masked_fill(~mask, float("-inf")).softmax(-1).masked_fill(~mask, 0.0)
-    return (weights @ wide(repeat_kv(v, group))).to(q.dtype)  # [B, h, T, d_v]
+    return (weights @ wide(v)).to(q.dtype)  # [B, h, T, d_v]
 
 
 def _folded(q, k, v, mask, scale):
@@ -91,6 +96,10 @@ def _folded(q, k, v, mask, scale):
     if mask is not None:
         mask = mask.expand(B, h, T, -1).reshape(B, n_kv, h // n_kv * T, -1)  # [B, n_kv, group*T, S]
     rows = q.reshape(B, n_kv, h // n_kv * T, -1)  # [B, n_kv, group*T, dh]
+    if (
+        q.device.type == "cpu" and k.shape[-1] != v.shape[-1]
+    ):  # SDPA has no kernel for that there, and copies K and V
+        return _written_out(rows, k, v, mask, scale).view(B, h, T, -1)
     return F.scaled_dot_product_attention(rows, k, v, attn_mask=mask, scale=scale).view(B, h, T, -1)
 
 

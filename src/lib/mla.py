@@ -13,6 +13,10 @@ from lib.config import MLA, Norm, Rope
 from lib.norms import make_norm
 from lib.rope import apply_rope, check_table
 
+FLOPS_PER_BYTE = (
+    7.0  # two CPU cores in float32, as the book's benchmark measures them; an H100 in bfloat16 has about 300
+)
+
 
 class MLAttention(nn.Module):
     """expanded(): per-head keys and values are made from the latent; absorbed(): the query moves into latent space.
@@ -114,13 +118,23 @@ class MLAttention(nn.Module):
         out = torch.einsum("bhtc,hvc->bhtv", out, w_uv)
         return self.wo(out.transpose(1, 2).flatten(2))  # [B, T, d]
 
-    def crossover(self):
-        """Queries a call from which expanding the cache once costs fewer FLOPs than absorbing (many keys): c (n + v) over
-        the extra width of each score and value, (c + r) + c - (n + r) - v. inf where the latent is so narrow that it never does."""
-        c = self.fields
-        expand = c.kv_lora_rank * (c.qk_nope_head_dim + c.v_head_dim)
-        extra = 2 * c.kv_lora_rank - c.qk_nope_head_dim - c.v_head_dim
-        return expand / extra if extra > 0 else float("inf")
+    def crossover(self, flops_per_byte=FLOPS_PER_BYTE):
+        """Queries a call from which expanding the cache once costs less than absorbing, for many keys. Per head and key:
+
+            c (n + v) + flops_per_byte * bytes * (n + r + v)   =   queries * (2 c - n - v)
+            multiply-adds that make a key and a value,             the extra width of each score (c + r for n + r)
+            which are written and read again                       and of each value (c for v)
+
+        flops_per_byte: what the machine computes while it moves one byte (a multiply-add is two); 0 counts arithmetic alone.
+        inf where the latent is so narrow that absorbing is never dearer.
+        """
+        a = self.fields
+        c, n, r, v = a.kv_lora_rank, a.qk_nope_head_dim, a.qk_rope_head_dim, a.v_head_dim
+        written = self.wkv_b.weight.element_size() * (
+            n + r + v
+        )  # bytes; reading doubles, a multiply-add halves
+        extra = 2 * c - n - v
+        return (c * (n + v) + flops_per_byte * written) / extra if extra > 0 else float("inf")
 
     def forward(self, x, cos, sin, cache=None, mask=None):
         short = isinstance(cache, LatentCache) and x.shape[1] < self.crossover()

@@ -19,6 +19,7 @@ import platform
 import statistics
 import time
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -127,7 +128,7 @@ def costs(variant, S):
     return 4 * (weights + S * (c + r) + 2 * made), flops + 2 * (S - 1) * c * h * (n + v) + scores
 
 
-def crossover(layer, S=2048, queries=(1, 32, 96, 160, 224, 320, 512), repeats=3):
+def crossover(layer, S=2048, queries=(1, 96, 160, 192, 224, 256, 512), repeats=3):
     """Both forms on the same latent cache, T queries a call over S tokens in all: where does expanding begin to pay?"""
     torch.manual_seed(S)
     x = torch.randn(1, S, D)
@@ -152,6 +153,16 @@ def crossover(layer, S=2048, queries=(1, 32, 96, 160, 224, 320, 512), repeats=3)
         }
         rows.append(dict(context=S, queries=T, **ms, **extra))
     return rows
+
+
+def crossing(turns):
+    """Queries at which the two lines of `crossover` cross: the last change of sign, straight between two measured points."""
+    gaps = [(row["queries"], row["absorbed_ms"] - row["expanded_ms"]) for row in turns]
+    crossed = [(a, b) for a, b in pairwise(gaps) if a[1] < 0 <= b[1]]
+    if not crossed:
+        return None
+    (T0, below), (T1, above) = crossed[-1]
+    return round(T0 + (T1 - T0) * -below / (above - below), 1)
 
 
 def rates(seconds=1.5):
@@ -213,11 +224,17 @@ def main():
     turns = crossover(layer)
     b2, f2 = rates()
     bandwidth, flop_rate = max(bandwidth, b2), max(flop_rate, f2)
+    per_byte = flop_rate / bandwidth
+    where = {
+        "measured": crossing(turns),
+        "predicted": round(layer.crossover(per_byte), 1),
+        "flops_per_byte": round(per_byte, 2),
+    }
     rows = []
     for (S, name), seconds in times.items():
         need, flops = costs(name, S + 1)
         bound = max(need / bandwidth, flops / flop_rate)
-        rows.append({"context": S, "variant": name, "ms": round(1e3 * statistics.median(seconds), 2), "cache_bytes": held[S, name],
+        rows.append({"context": S, "variant": name, "ms": round(1e3 * statistics.median(seconds), 2), "best_ms": round(1e3 * min(seconds), 2), "cache_bytes": held[S, name],
                          "bound_ms": round(1e3 * bound, 2), "bytes_read": need, "flops": flops,
                          "bound_by": "bandwidth" if need / bandwidth > flops / flop_rate else "FLOPs"})  # fmt: skip
     provenance = {
@@ -237,6 +254,7 @@ def main():
                 "max_difference_below": 10 ** (len(str(int(1 / worst))) * -1 + 1),
                 "rows": rows,
                 "crossover": turns,
+                "crossing": where,
             },
             indent=1,
         )
@@ -253,6 +271,9 @@ def main():
         print(
             f"{row['queries']:>4} queries over {row['context']} tokens: expanded {row['expanded_ms']:>8.1f} ms, absorbed {row['absorbed_ms']:>8.1f} ms"
         )
+    print(
+        f"they cross at {where['measured']} queries; predicted {where['predicted']} at {per_byte:.1f} FLOPs per byte"
+    )
     print(f"largest difference between the variants' outputs: {worst:.1e}; written to {args.out}")
 
 
