@@ -3,11 +3,12 @@
 PYTHON ?= python3
 CH ?=
 LAB_ARGS ?=
+WORDS ?=
 RESET ?=
 PY := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model lab test test-browser notebooks corpus experiments bench-mla bench-decode bench-sliders bench-class site slides \
+.PHONY: help setup model lab test test-browser test-everywhere notebooks corpus experiments bench-mla bench-decode bench-sliders bench-class site slides \
 	student solutions hub gpu
 
 help: ## this list
@@ -28,6 +29,9 @@ test: model ## run the whole test suite, every notebook included [CH=05]
 
 test-browser: model ## run the tests that need Chromium: JupyterLab, sliders, site, slides
 	@$(PY) -m book.run_tests --browser
+
+test-everywhere: model ## run what computes under other CPUs' arithmetic and in other orders, 40 minutes [WORDS="native default"]
+	@$(PY) -m book.everywhere $(WORDS)
 
 notebooks: model ## execute notebooks/*.py into the committed .ipynb files [CH=05]
 	@$(PY) -m book.publish.execute $(CH)

@@ -34,7 +34,7 @@ def reproducible():
         numpy.random.seed(0)
     if torch:
         torch.manual_seed(0)
-        torch.set_num_threads(1)
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +59,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--chapter", metavar="NN", help="only the tests that belong to this chapter, and its notebook"
     )
+    parser.addoption("--order", metavar="reverse|SEED", help="the files backwards, or shuffled by this seed")
 
 
 def belongs_to(nodeid, chapter):
@@ -66,7 +67,40 @@ def belongs_to(nodeid, chapter):
     return re.search(rf"(?<![\d.]){chapter}(?!\d)", nodeid) is not None
 
 
+# What takes longest, longest first: with two workers a long file that starts last leaves one of them idle.
+LONGEST = [
+    "test_planted_faults",
+    "test_student",
+    "test_explore",
+    "test_classroom",
+    "test_real_model",
+    "10_real_models",
+    "04_rope",
+    "09_full",
+    "00_at",
+]
+
+
+def in_order(items, order):
+    """The items file by file: "reverse" (the tests of a file too, the cells of a notebook never), a seed, or longest first."""
+    files = {}
+    for item in items:
+        files.setdefault(item.location[0], []).append(item)
+    names = list(files)
+    if order == "reverse":
+        names.reverse()
+        for name in names:
+            if not name.endswith(".ipynb"):
+                files[name].reverse()
+    elif order:
+        random.Random(order).shuffle(names)
+    else:
+        names.sort(key=lambda name: next((i for i, part in enumerate(LONGEST) if part in name), len(LONGEST)))
+    return [item for name in names for item in files[name]]
+
+
 def pytest_collection_modifyitems(config, items):
+    items[:] = in_order(items, config.getoption("--order"))
     chapter = config.getoption("--chapter")
     if chapter:
         kept = [item for item in items if belongs_to(item.nodeid, chapter)]

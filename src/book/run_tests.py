@@ -55,6 +55,7 @@ def command(chapter=None, browser=False, extra=()):
         "2",
         "--dist",
         "loadfile",
+        "--no-loadscope-reorder",  # in the order of tests/conftest.py: longest first
         "--ignore=tests/browser",
         "--ignore=tests/bench",
         "tests",
