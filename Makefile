@@ -30,7 +30,7 @@ test: model ## run the whole test suite, every notebook included [CH=05]
 test-browser: model ## run the tests that need Chromium: JupyterLab, sliders, site, slides
 	@$(PY) -m book.run_tests --browser
 
-test-everywhere: model ## run what computes under other CPUs' arithmetic and in other orders, 40 minutes [WORDS="native default"]
+test-everywhere: model ## numeric tests under other CPU arithmetic, threads and orders (40 min) [WORDS=native]
 	@$(PY) -m book.everywhere $(WORDS)
 
 notebooks: model ## execute notebooks/*.py into the committed .ipynb files [CH=05]
@@ -39,7 +39,7 @@ notebooks: model ## execute notebooks/*.py into the committed .ipynb files [CH=0
 corpus: model ## write the training text again with the real model (an hour of one core; resumes) and compare
 	@$(PY) -m book.corpus
 
-experiments: setup ## train what chapters 06, 07 and 09 plot (two to three hours of one core; resumes) into notebooks/results
+experiments: setup ## train what chapters 06, 07 and 09 plot (2 to 3 hours of one core; resumes) into notebooks/results
 	@$(PY) -m book.experiments
 
 bench-mla: setup ## time MLA's decode paths at DeepSeek-V3's size into tests/bench/results/mla.json
