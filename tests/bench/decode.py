@@ -1,41 +1,60 @@
-"""Time the real model beside transformers on the same tensors, token by token, in turn, in one run.
+"""Time one decode step of the real model, seven ways, in turn, against the time that a plain read of the same bytes takes.
 
-    python tests/bench/decode.py [--tokens 24] [--repeats 7] [--out tests/bench/results/decode.json]
+    python tests/bench/decode.py [--quick] [--fresh] [--seconds 12] [--out tests/bench/results/decode.json]
 
-book          the book's model with its preallocated cache
-transformers  LlamaForCausalLM with SDPA and its own cache: the bare forward call, without generate()'s work around it
-weights       every matrix of the model times a vector and nothing else: the floor, since a step reads all weights
+plain                  the book's model as it is read
+fast, compiled         the same model by lib.fast and lib.compiled
+transformers           LlamaForCausalLM with SDPA on the same tensors: the bare forward call with its own growing cache
+transformers-generate  its `generate`: a call of nine tokens less a call of one, over eight
+llama.cpp              the same weights and precision, by its own clock (xllamacpp: pip install -e .[bench])
+limit                  bytes of weights and cache that a step must read, over the fastest of several plain reads of them
 
-Times are CPU times of one thread. Absolute ones belong to the machine that the file names; what carries over is the ratios within one run.
+A cell is one dtype, batch, context and number of threads; in it the variants take turns until `--seconds` are over. The caches hold
+the same keys and values for all; llama.cpp reads a random prompt. Every step is made at the same context. Each cell is
+kept in build/bench until the result is written, so that an interrupted run goes on where it was. --quick: one thread, batch 1,
+64 tokens, two seconds a cell, nothing but a table. Times are wall clock: stop everything else first.
 """
 
 import argparse
+import ctypes
+import functools
 import hashlib
+import importlib.metadata
+import importlib.util
+import itertools
 import json
+import logging
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
+import warnings
 from datetime import date
 from pathlib import Path
 
 import torch
-from torch.nn import functional as F
+from llama import Llama, write_gguf
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers import __version__ as transformers_version
 
-from lib import chat_prompt, find_model, load_model, load_tokenizer
+from book.paths import ROOT
+from lib import compile_decode, decode_bytes, fast_decode, find_model, load_model
+from lib.compiled import compile_library, find_compiler
 from lib.files.names import hf_name
 
-HERE = Path(__file__).parent
-LIB = HERE.parents[1] / "src" / "lib"
-SOURCES = ("attention", "cache", "decoding", "model", "norms", "rope")
-CACHE = (
-    "cache"
-    if int(transformers_version.split(".")[1]) >= 24 and transformers_version[0] == "5"
-    else "past_key_values"
-)
-PROMPT = "Tell me about the history of clocks."
+logging.getLogger("transformers").setLevel(logging.ERROR)
+warnings.filterwarnings(
+    "ignore", category=FutureWarning
+)  # the name of transformers' cache argument is changing
+HERE, LIB, BUILD = Path(__file__).parent, ROOT / "src" / "lib", ROOT / "build" / "bench"
+SOURCES = ("attention", "cache", "model", "norms", "rope", "fast", "compiled", "decode_step.cpp")
+DTYPES = {"float32": (torch.float32, "F32", 1e-4), "bfloat16": (torch.bfloat16, "BF16", 0.1)}
+NEWER = tuple(map(int, transformers_version.split(".")[:2])) >= (5, 24)
+CACHE = "cache" if NEWER else "past_key_values"
+LLAMA = "xllamacpp is not installed (pip install -e .[bench])"
+PREFILL, GENERATED, CONTEXTS = 512, 8, (64, 2048)
 
 
 def make_transformers(model):
@@ -51,51 +70,233 @@ def make_transformers(model):
     return theirs.eval()
 
 
-def book(model, idx, room):
-    cache = model.new_cache(idx.shape[0], room)
-    return lambda ids: model(ids, cache, last=True)[:, -1]
+def filled_cache(model, batch, context):
+    """The book's cache with room for one step after `context` tokens: the keys and values of 64 random tokens, over and over."""
+    first = model.new_cache(1, 64)
+    model(
+        torch.randint(9, model.config.V, (1, 64), generator=torch.Generator().manual_seed(0)),
+        first,
+        last=True,
+    )
+    cache = model.new_cache(batch, context + 1)
+    for layer, known in zip(cache.layers, first.layers):
+        for x, y in zip(layer.tensors, known.tensors):
+            x.copy_(y.repeat(batch, 1, context // 64 + 1, 1)[:, :, : context + 1])
+    return cache
 
 
-def transformers(theirs):
-    cache = DynamicCache(config=theirs.config)
-    return lambda ids: theirs(input_ids=ids, **{CACHE: cache}, use_cache=True, logits_to_keep=1).logits[:, -1]
+def book_step(model, cache, ids, context):
+    def step():
+        for layer in cache.layers:
+            layer.length = context
+        return model(ids, cache, last=True)[:, -1]
+
+    return step
 
 
-def timed(call, *given):
-    """(CPU seconds, result). One thread: its CPU time is its running time, less what other programs took away."""
-    start = time.process_time()
-    result = call(*given)
-    return time.process_time() - start, result
+def transformers_steps(theirs, cache, ids, context):
+    """(one bare step, seconds of a step in `generate`), both from the same keys and values."""
+    other = DynamicCache(config=theirs.config)
+    for i, layer in enumerate(cache.layers):
+        other.update(layer.k[:, :, :context].clone(), layer.v[:, :, :context].clone(), i)
+    kept = [(layer.keys, layer.values) for layer in other.layers]
+    idx = torch.cat(
+        [torch.zeros(len(ids), context, dtype=torch.int64), ids], 1
+    )  # fed: what the cache has not
+
+    def rewind():
+        for layer, (layer.keys, layer.values) in zip(other.layers, kept):
+            pass
+        return other
+
+    def step():
+        return theirs(input_ids=ids, **{CACHE: rewind()}, use_cache=True, logits_to_keep=1).logits[:, -1]
+
+    def generate(n):
+        settings = {"do_sample": False, "pad_token_id": 0, "max_new_tokens": n, "min_new_tokens": n}
+        past = rewind()
+        return timed(
+            theirs.generate, idx, attention_mask=torch.ones_like(idx), past_key_values=past, **settings
+        )[0]
+
+    return step, lambda: (generate(1 + GENERATED) - generate(1)) / GENERATED
 
 
-def measure(model, theirs, idx, tokens, repeats):
-    """{variant: prefill seconds}, {variant: seconds of each step}. The variants take turns at every step, and must agree."""
-    prefill, steps = {"book": [], "transformers": []}, {"book": [], "transformers": [], "weights": []}
-    for repeat in range(repeats + 1):  # the first round warms up
-        calls = {"book": book(model, idx, idx.shape[1] + tokens), "transformers": transformers(theirs)}
-        times = {name: timed(call, idx) for name, call in calls.items()}
-        if repeat:
-            for name, (seconds, _) in times.items():
-                prefill[name].append(seconds)
-        for _ in range(tokens):
-            ids = times["book"][1].argmax(-1, keepdim=True)
-            agree = torch.equal(ids, times["transformers"][1].argmax(-1, keepdim=True))
-            if not agree and model.emb.weight.dtype == torch.float32:
-                raise SystemExit("book and transformers say different things: nothing to time")
-            times = {name: timed(call, ids) for name, call in calls.items()}
-            floor, _ = timed(weights_only, model, idx.shape[0])
-            if repeat:
-                for name, (seconds, _) in times.items():
-                    steps[name].append(seconds)
-                steps["weights"].append(floor)
-    return prefill, steps
+def readers(tensors, threads):
+    """{name: a plain read of all bytes of the tensors}, each as one stretch of memory."""
+    flat = [t.detach().reshape(-1).view(torch.float32) for t in tensors]
+    whole = [f.view(torch.int64) if f.numel() % 2 == 0 else f for f in flat]
+    reads = {
+        "sum": lambda: [f.sum() for f in flat],
+        "max": lambda: [f.max() for f in flat],
+        "dot": lambda: [torch.dot(f, f) for f in flat],
+        "sum of int64": lambda: [f.sum() for f in whole],
+    }
+    if has_compiler():
+        read = compile_library(HERE / "read.cpp").read_all
+        read.argtypes, read.restype = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_double
+        reads["sum in C++"] = lambda: [read(f.data_ptr(), f.numel(), threads) for f in flat]
+    return reads
 
 
-def weights_only(model, B):
-    matrices = [w for name, w in model.named_parameters() if w.dim() == 2]
-    inputs = {w.shape[1]: torch.ones(B, w.shape[1], dtype=w.dtype) for w in matrices}
-    for w in matrices:
-        F.linear(inputs[w.shape[1]], w)
+def has_compiler():
+    try:
+        return bool(find_compiler())
+    except FileNotFoundError:
+        return False
+
+
+def has_llama():
+    return importlib.util.find_spec("xllamacpp") is not None
+
+
+def timed(call, *given, **settings):
+    start = time.perf_counter()
+    result = call(*given, **settings)
+    return time.perf_counter() - start, result
+
+
+class Bench:
+    """What one dtype and number of threads share: the models, loaded once."""
+
+    def __init__(self, dtype, threads):
+        self.name, self.threads = dtype, threads
+        self.dtype, self.kind, self.near = DTYPES[dtype]
+        torch.set_num_threads(threads)
+        self.plain = load_model(find_model(), self.dtype)
+        self.models = {"plain": self.plain, "fast": fast_decode(self.plain)}
+        if has_compiler():
+            self.models["compiled"] = compile_decode(self.plain)
+        self.theirs = make_transformers(self.plain)
+        self.servers = {}
+
+    def llama(self, batch):
+        if batch not in self.servers:
+            self.servers = {}  # one at a time: each maps the weights
+            path, cores = write_gguf(self.kind, BUILD), os.cpu_count()
+            self.servers[batch] = Llama(path, batch, CONTEXTS[-1] + 64, self.threads, cores)
+        return self.servers[batch]
+
+    def agree(self, steps, context):
+        """Whoever is timed says the same. Raises: SystemExit if not."""
+        want = steps["plain"]().float()
+        for variant, step in steps.items():
+            apart = (step().float() - want).abs().max() / want.abs().max()
+            if not apart < self.near:
+                raise SystemExit(
+                    f"{variant} is {apart:.1e} of the largest logit away from plain at {context} tokens"
+                )
+
+    @torch.no_grad()
+    def cell(self, batch, context, seconds):
+        """The rows of one cell."""
+        ids = torch.randint(0, self.plain.config.V, (batch, 1), generator=torch.Generator().manual_seed(1))
+        cache = filled_cache(self.plain, batch, context)
+        steps = {name: book_step(model, cache, ids, context) for name, model in self.models.items()}
+        steps["transformers"], generate = transformers_steps(self.theirs, cache, ids, context)
+        self.agree(steps, context)
+        kept = [*self.plain.parameters(), *(x for layer in cache.layers for x in layer.tensors)]
+        reads = readers(kept, self.threads)
+        prompt = torch.randint(
+            9, self.plain.config.V, (context,), generator=torch.Generator().manual_seed(2)
+        ).tolist()
+        times, rounds, end = {}, 0, None
+        while end is None or rounds < 4 or time.perf_counter() < end:
+            seen = {name: timed(step)[0] for name, step in (steps | reads).items()}
+            if rounds % 4 == 1:
+                seen["transformers-generate"] = generate()
+                if has_llama():
+                    seen["llama.cpp"] = self.llama(batch).step_ms(prompt, 4) / 1e3
+            if rounds >= 2:  # the first rounds warm up
+                end = end or time.perf_counter() + seconds
+                for name, each in seen.items():
+                    times.setdefault(name, []).append(each)
+            rounds += 1
+        where = {"dtype": self.name, "batch": batch, "context": context, "threads": self.threads}
+        return self.rows(where, times, reads, sum(x.numel() * x.element_size() for x in kept))
+
+    def rows(self, where, times, reads, nbytes):
+        rows = [
+            where
+            | {
+                "variant": name,
+                "ms_per_token": round(1e3 * statistics.median(each) / where["batch"], 3),
+                "ms_least": round(1e3 * min(each) / where["batch"], 3),
+                "ms_most": round(1e3 * max(each) / where["batch"], 3),
+                "steps": len(each),
+            }
+            for name, each in times.items()
+            if name not in reads
+        ]
+        kernel = min(reads, key=lambda name: min(times[name]))
+        bandwidth, size = nbytes / min(times[kernel]), self.dtype.itemsize
+        must = decode_bytes(self.plain.config, where["context"], where["batch"], size, size)
+        limit = {
+            "variant": "limit", "ms_per_token": round(1e3 * must / bandwidth / where["batch"], 3), "bytes": must, "kernel": kernel,
+            "GB_per_s": round(bandwidth / 1e9, 2),
+            "GB_per_s_of_each": {name: round(nbytes / min(times[name]) / 1e9, 2) for name in reads},
+        }  # fmt: skip
+        return [*rows, where | limit]
+
+    @torch.no_grad()
+    def prefill(self, repeats=3):
+        """Rows of a prompt of 512 tokens, batch 1. fast and compiled leave it to plain."""
+        idx = torch.randint(9, self.plain.config.V, (1, PREFILL), generator=torch.Generator().manual_seed(3))
+        calls = {
+            "plain": lambda: self.plain(idx, self.plain.new_cache(1, PREFILL), last=True),
+            "transformers": lambda: self.theirs(input_ids=idx, use_cache=True, logits_to_keep=1),
+        }
+        times = {name: [] for name in calls}
+        for repeat in range(repeats + 1):
+            for name, call in calls.items():
+                times[name].append(timed(call)[0])
+        if has_llama():
+            self.servers = {}
+            server = Llama(write_gguf(self.kind, BUILD), 1, PREFILL + 8, self.threads, self.threads)
+            times["llama.cpp"] = [server.prefill_ms(idx[0].tolist()) / 1e3 for _ in range(repeats + 1)]
+        return [
+            {"dtype": self.name, "threads": self.threads, "tokens": PREFILL, "variant": name, "ms": round(1e3 * statistics.median(each[1:]), 1)}
+            for name, each in times.items()
+        ]  # fmt: skip
+
+
+LOAD = """
+import resource, sys, time
+import torch
+from lib import find_model, generate, load_model
+torch.set_num_threads(1)
+variant, dtype = sys.argv[1], getattr(torch, sys.argv[2])
+if variant == "transformers":
+    from transformers import AutoModelForCausalLM
+    start = time.perf_counter()
+    model = AutoModelForCausalLM.from_pretrained(find_model(), dtype=dtype)
+    seconds = time.perf_counter() - start
+    model.generate(torch.arange(9, 73)[None], max_new_tokens=8, do_sample=False)
+else:
+    start = time.perf_counter()
+    model = load_model(find_model(), dtype, decode=variant)
+    seconds = time.perf_counter() - start
+    generate(model, torch.arange(9, 73)[None], 8)
+print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def load_rows(dtype):
+    """Seconds to load and MiB at most in memory after eight tokens, each in a process of its own. The files are in memory already."""
+    rows = []
+    for variant in ("plain", "fast", *(["compiled"] if has_compiler() else []), "transformers"):
+        call = [sys.executable, "-c", LOAD, variant, dtype]
+        out = subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
+        seconds, kib = float(out[-2]), int(out[-1])
+        rows.append(
+            {
+                "dtype": dtype,
+                "variant": variant,
+                "load_seconds": round(seconds, 3),
+                "peak_MiB": round(kib / 1024),
+            }
+        )
+    return rows
 
 
 def cpu_name():
@@ -106,51 +307,91 @@ def cpu_name():
     )
 
 
-@torch.no_grad()
+def provenance(args):
+    def sha(path):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    return {
+        "date": date.today().isoformat(), "torch": torch.__version__, "transformers": transformers_version,
+        "xllamacpp": importlib.metadata.version("xllamacpp") if has_llama() else None,
+        "device": "cpu", "cpu": cpu_name(), "cores": os.cpu_count(), "clock": "wall", "seconds_a_cell": args.seconds,
+        "load_before": round(os.getloadavg()[0], 2), "model": find_model().name, "command": "python tests/bench/decode.py",
+        **{f"lib_{name}_sha256": sha(LIB / (name if "." in name else f"{name}.py")) for name in SOURCES},
+    }  # fmt: skip
+
+
+class Parts:
+    """Finished pieces of a run in build/bench, valid for the same sources, versions and machine."""
+
+    def __init__(self, source, fresh):
+        same = {name: value for name, value in source.items() if name not in ("date", "load_before")}
+        self.folder = BUILD / hashlib.sha256(json.dumps(same).encode()).hexdigest()[:12]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in self.folder.glob("*.json") if fresh else ():
+            old.unlink()
+
+    def get(self, name, make, *given):
+        path = self.folder / f"{name}.json"
+        if not path.exists():
+            write_json(path, make(*given))
+        return json.loads(path.read_text())
+
+
+def measure(bench, what, *given):
+    return getattr(bench(), what)(*given)
+
+
+def write_json(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value, indent=1) + "\n")
+    part.replace(path)
+
+
+def say(rows):
+    for row in rows:
+        most = (
+            f"{row['ms_least']:8.2f} to {row['ms_most']:8.2f}"
+            if "steps" in row
+            else f"{row['GB_per_s']} GB/s, {row['kernel']}"
+        )
+        print(f"{row['dtype']:<8} batch {row['batch']} context {row['context']:>4} threads {row['threads']}"
+              f"  {row['variant']:<22}{row['ms_per_token']:8.2f} ms per token   {most}", flush=True)  # fmt: skip
+
+
 def main():
     ask = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ask.add_argument("--tokens", type=int, default=24)
-    ask.add_argument("--repeats", type=int, default=7)
+    ask.add_argument(
+        "--quick", action="store_true", help="a table of one thread, batch 1, 64 tokens; writes nothing"
+    )
+    ask.add_argument("--fresh", action="store_true", help="measure again what an interrupted run has left")
+    ask.add_argument("--seconds", type=float, default=12.0, help="of each cell (12)")
     ask.add_argument("--out", type=Path, default=HERE / "results" / "decode.json")
     args = ask.parse_args()
-    torch.set_num_threads(1)
-    tokenizer, rows = load_tokenizer(find_model()), []
-    one = torch.tensor([tokenizer.encode(chat_prompt(PROMPT)).ids])
-    for dtype, batch in ((torch.float32, 1), (torch.float32, 8), (torch.bfloat16, 1)):
-        model = load_model(find_model(), dtype)
-        theirs = make_transformers(model)
-        prefill, steps = measure(model, theirs, one.expand(batch, -1), args.tokens, args.repeats)
-        name = str(dtype).removeprefix("torch.")
-        for variant, seconds in steps.items():
-            row = {
-                "dtype": name,
-                "batch": batch,
-                "variant": variant,
-                "ms_per_step": round(1e3 * statistics.median(seconds), 2),
-            }
-            if variant in prefill:
-                row["prefill_ms"] = round(1e3 * statistics.median(prefill[variant]), 1)
-            rows.append(row)
-            print(row)
-        medians = {variant: statistics.median(seconds) for variant, seconds in steps.items()}
-        rows.append({
-            "dtype": name, "batch": batch, "variant": "ratios",
-            "book_times_faster_than_transformers": round(medians["transformers"] / medians["book"], 2),
-            "prefill_times_faster": round(statistics.median(prefill["transformers"]) / statistics.median(prefill["book"]), 2),
-            "share_of_the_floor": round(medians["weights"] / medians["book"], 2),
-        })  # fmt: skip
-        print(rows[-1])
-        del model, theirs
-    provenance = {
-        "date": date.today().isoformat(), "torch": torch.__version__, "transformers": transformers_version, "device": "cpu",
-        "cpu": cpu_name(), "cores": os.cpu_count(), "threads": 1, "clock": "CPU time of one thread", "repeats": args.repeats, "tokens": args.tokens,
-        "prompt_tokens": one.shape[1], "model": find_model().name, "command": "python tests/bench/decode.py",
-        **{f"lib_{name}_sha256": hashlib.sha256((LIB / f"{name}.py").read_bytes()).hexdigest() for name in SOURCES},
-    }  # fmt: skip
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    fresh = args.out.with_suffix(".tmp")
-    fresh.write_text(json.dumps({"provenance": provenance, "rows": rows}, indent=1) + "\n")
-    fresh.replace(args.out)
+    if args.quick:
+        for dtype in DTYPES:
+            say(Bench(dtype, 1).cell(1, 64, 2.0))
+        return
+    source = provenance(args)
+    parts, rows, prefill, loads = Parts(source, args.fresh), [], [], []
+    for dtype in DTYPES:
+        loads += parts.get(f"load-{dtype}", load_rows, dtype)
+    for dtype, threads in itertools.product(DTYPES, (1, 2)):
+        bench = functools.cache(functools.partial(Bench, dtype, threads))  # loaded when a part is missing
+        for batch, context in itertools.product((1, 8), CONTEXTS):
+            name = f"{dtype}-{threads}-{batch}-{context}"
+            rows += parts.get(name, measure, bench, "cell", batch, context, args.seconds)
+            say(
+                row
+                for row in rows
+                if (row["dtype"], row["threads"], row["batch"], row["context"])
+                == (dtype, threads, batch, context)
+            )
+        prefill += parts.get(f"prefill-{dtype}-{threads}", measure, bench, "prefill")
+    absent = [] if has_llama() else [{"variant": "llama.cpp", "why": LLAMA}]
+    absent += [] if has_compiler() else [{"variant": "compiled", "why": "no C++ compiler"}]
+    result = {"provenance": source, "rows": rows, "prefill": prefill, "load": loads, "absent": absent}
+    write_json(args.out, result)
     print(f"written to {args.out}")
 
 
