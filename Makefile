@@ -4,6 +4,7 @@ PYTHON ?= python3
 CH ?=
 LAB_ARGS ?=
 WORDS ?=
+BENCH_ARGS ?=
 RESET ?=
 PY := .venv/bin/python
 
@@ -45,8 +46,8 @@ experiments: setup ## train what chapters 06, 07 and 09 plot (2 to 3 hours of on
 bench-mla: setup ## time MLA's decode paths at DeepSeek-V3's size into tests/bench/results/mla.json
 	@$(PY) tests/bench/mla.py
 
-bench-decode: model ## time decoding beside transformers on the same weights into tests/bench/results/decode.json
-	@$(PY) tests/bench/decode.py
+bench-decode: model ## time decoding against a plain read of its bytes, beside transformers and llama.cpp [BENCH_ARGS=--quick]
+	@$(PY) tests/bench/decode.py $(BENCH_ARGS)
 
 bench-sliders: model ## time the sliders in a real browser
 	@$(PY) tests/bench/sliders.py

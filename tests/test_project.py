@@ -88,8 +88,9 @@ def test_lock_serves_every_platform():
     assert len(lock.pins()) >= len(lock.project()[0])  # raises where a pin refuses one of Python 3.11 to 3.13
 
 
-def test_extras_of_setup_are_all_of_them():
-    assert set(setup.EXTRAS.split(",")) == set(lock.project()[1])
+def test_extras_of_setup_are_all_but_the_benchmarks_peer():
+    assert set(setup.EXTRAS.split(",")) | {"bench"} == set(lock.project()[1])
+    assert set(lock.OPTIONAL) == {"bench"}
 
 
 def test_python_of_setup():

@@ -22,7 +22,22 @@ def load_bench(name):
     return result
 
 
+def _now(name):
+    path = ROOT / "src" / "lib" / (name if "." in name else f"{name}.py")
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+
+
 def is_stale(result, module):
-    """True if `module` (a file of lib, such as "mla") has changed since the result was measured."""
-    source = ROOT / "src" / "lib" / f"{module}.py"
-    return result["provenance"].get(f"lib_{module}_sha256") != hashlib.sha256(source.read_bytes()).hexdigest()
+    """True if `module` (a file of lib, such as "mla" or "decode_step.cpp") has changed since the result was measured."""
+    return result["provenance"].get(f"lib_{module}_sha256") != _now(module)
+
+
+def changed(result):
+    """The files of lib that have changed since the result was measured, of those that it names."""
+    keys = [key for key in result["provenance"] if key.startswith("lib_") and key.endswith("_sha256")]
+    return [name for name in (key[4:-7] for key in keys) if is_stale(result, name)]
+
+
+def pick(result, **fields):
+    """The rows with these fields, by variant: pick(result, dtype="float32", batch=1, context=64, threads=1)["limit"]["ms_per_token"]."""
+    return {row["variant"]: row for row in result["rows"] if fields.items() <= row.items()}

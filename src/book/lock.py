@@ -20,6 +20,7 @@ from book.paths import ROOT
 LOCK = ROOT / "requirements.lock"
 PYTHONS = ("3.11", "3.12", "3.13")
 PLATFORM_OWN = re.compile(r"nvidia-|cuda-|triton$")  # pinned by torch itself
+OPTIONAL = ("bench",)  # extras that `make setup` leaves out: wheels for some platforms, pinned by nobody
 HEADER = """\
 # Constraints for `pip install --constraint requirements.lock -e .[...]`, on Python 3.11 to 3.13. Derived: python -m book.lock
 """
@@ -32,12 +33,13 @@ def project():
 
 
 def closure():
-    """{canonical name: distribution} of everything that the project needs here, extras included, itself excluded.
+    """{canonical name: distribution} of everything that the project needs here, extras included but the optional ones, itself excluded.
 
     Raises: ValueError with the names that are needed and not installed.
     """
     base, extras = project()
-    todo = [Requirement(line) for lines in (base, *extras.values()) for line in lines]
+    wanted = [base, *(lines for extra, lines in extras.items() if extra not in OPTIONAL)]
+    todo = [Requirement(line) for lines in wanted for line in lines]
     found, missing, seen = {}, set(), set()
     while todo:
         wanted = todo.pop()

@@ -1,6 +1,6 @@
 """Time one decode step of the real model, seven ways, in turn, against the time that a plain read of the same bytes takes.
 
-    python tests/bench/decode.py [--quick] [--fresh] [--seconds 12] [--out tests/bench/results/decode.json]
+    python tests/bench/decode.py [--quick] [--fresh] [--seconds 12] [--batches 1 8] [--contexts 64 2048] [--threads 1 2]
 
 plain                  the book's model as it is read
 fast, compiled         the same model by lib.fast and lib.compiled
@@ -54,7 +54,7 @@ DTYPES = {"float32": (torch.float32, "F32", 1e-4), "bfloat16": (torch.bfloat16, 
 NEWER = tuple(map(int, transformers_version.split(".")[:2])) >= (5, 24)
 CACHE = "cache" if NEWER else "past_key_values"
 LLAMA = "xllamacpp is not installed (pip install -e .[bench])"
-PREFILL, GENERATED, CONTEXTS = 512, 8, (64, 2048)
+PREFILL, GENERATED = 512, 8
 
 
 def make_transformers(model):
@@ -170,12 +170,12 @@ class Bench:
         self.theirs = make_transformers(self.plain)
         self.servers = {}
 
-    def llama(self, batch):
-        if batch not in self.servers:
+    def llama(self, batch, context):
+        if (batch, context) not in self.servers:
             self.servers = {}  # one at a time: each maps the weights
             path, cores = write_gguf(self.kind, BUILD), os.cpu_count()
-            self.servers[batch] = Llama(path, batch, CONTEXTS[-1] + 64, self.threads, cores)
-        return self.servers[batch]
+            self.servers[batch, context] = Llama(path, batch, context + 64, self.threads, cores)
+        return self.servers[batch, context]
 
     def agree(self, steps, context):
         """Whoever is timed says the same. Raises: SystemExit if not."""
@@ -206,7 +206,7 @@ class Bench:
             if rounds % 4 == 1:
                 seen["transformers-generate"] = generate()
                 if has_llama():
-                    seen["llama.cpp"] = self.llama(batch).step_ms(prompt, 4) / 1e3
+                    seen["llama.cpp"] = self.llama(batch, context).step_ms(prompt, 4) / 1e3
             if rounds >= 2:  # the first rounds warm up
                 end = end or time.perf_counter() + seconds
                 for name, each in seen.items():
@@ -365,6 +365,13 @@ def main():
         "--quick", action="store_true", help="a table of one thread, batch 1, 64 tokens; writes nothing"
     )
     ask.add_argument("--fresh", action="store_true", help="measure again what an interrupted run has left")
+    ask.add_argument("--batches", type=int, nargs="+", default=[1, 8], help="a part of the grid (1 8)")
+    ask.add_argument(
+        "--contexts", type=int, nargs="+", default=[64, 2048], help="tokens in the cache (64 2048)"
+    )
+    ask.add_argument(
+        "--threads", type=int, nargs="+", default=[1, 2], help="threads of PyTorch and llama.cpp (1 2)"
+    )
     ask.add_argument("--seconds", type=float, default=12.0, help="of each cell (12)")
     ask.add_argument("--out", type=Path, default=HERE / "results" / "decode.json")
     args = ask.parse_args()
@@ -376,9 +383,9 @@ def main():
     parts, rows, prefill, loads = Parts(source, args.fresh), [], [], []
     for dtype in DTYPES:
         loads += parts.get(f"load-{dtype}", load_rows, dtype)
-    for dtype, threads in itertools.product(DTYPES, (1, 2)):
+    for dtype, threads in itertools.product(DTYPES, args.threads):
         bench = functools.cache(functools.partial(Bench, dtype, threads))  # loaded when a part is missing
-        for batch, context in itertools.product((1, 8), CONTEXTS):
+        for batch, context in itertools.product(args.batches, args.contexts):
             name = f"{dtype}-{threads}-{batch}-{context}"
             rows += parts.get(name, measure, bench, "cell", batch, context, args.seconds)
             say(
@@ -390,6 +397,7 @@ def main():
         prefill += parts.get(f"prefill-{dtype}-{threads}", measure, bench, "prefill")
     absent = [] if has_llama() else [{"variant": "llama.cpp", "why": LLAMA}]
     absent += [] if has_compiler() else [{"variant": "compiled", "why": "no C++ compiler"}]
+    source["grid"] = {"batch": args.batches, "context": args.contexts, "threads": args.threads}
     result = {"provenance": source, "rows": rows, "prefill": prefill, "load": loads, "absent": absent}
     write_json(args.out, result)
     print(f"written to {args.out}")
