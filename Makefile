@@ -46,7 +46,7 @@ experiments: setup ## train what chapters 06, 07 and 09 plot (2 to 3 hours of on
 bench-mla: setup ## time MLA's decode paths at DeepSeek-V3's size into tests/bench/results/mla.json
 	@$(PY) tests/bench/mla.py
 
-bench-decode: model ## time decoding against a plain read of its bytes, beside transformers and llama.cpp [BENCH_ARGS=--quick]
+bench-decode: model ## time decoding beside a plain read, transformers and llama.cpp [BENCH_ARGS=--quick]
 	@$(PY) tests/bench/decode.py $(BENCH_ARGS)
 
 bench-sliders: model ## time the sliders in a real browser
