@@ -42,7 +42,9 @@ def test_an_explorer_becomes_its_player(tmp_path, note):
     nb = static.read_chapter(path)
     data = nb.cells[1].outputs[0].data
     assert list(data) == ["text/html"] and 'data-explorer="rmsnorm-scale"' in data["text/html"]
-    assert ("free in the notebook: eps 1e-05" in data["text/html"]) is note  # without the note it starts at the defaults
+    assert (
+        "free in the notebook: eps 1e-05" in data["text/html"]
+    ) is note  # without the note it starts at the defaults
     assert nb.cells[1].metadata.explorer == "rmsnorm-scale"
     assert static.title(nb) == "01 · Tiny" and static.first_sentence(nb) == "What it is about."
 

@@ -190,7 +190,7 @@ def gemma4(reader):
             rope = reader.ropes(width, kinds)[kind]
             attention = reader.gqa(h, heads, width, rope=rope, window=window if slides else None, scale=1.0)
             shared = (
-                [Counted("V taken from the projection of K", -d * heads * width)]
+                [Counted("V taken from the projection of K", -(d + attention.bias) * heads * width)]
                 if same_kv and not slides
                 else []
             )
