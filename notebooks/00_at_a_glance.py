@@ -427,7 +427,7 @@ check("00.claims", claims_solution)
 # figures from claims; **read** six answers out of eight config files; and **used** every tool of the book. Proved here: the modern model's 3,283,456
 # parameters and [2, 16, 1000] logits, GPT-2's count, and a real model answering through the same class.
 #
-# **Where to go.** In order, 01 to 10; each chapter takes one box of the picture apart. In a hurry: 04 if a port talks nonsense, 05 and 06 if memory is short, 10 if there is a config.json to
+# **Where to go.** In order, 01 to 11; each chapter takes one box of the picture apart, and the last runs the boxes as GPU kernels. In a hurry: 04 if a port talks nonsense, 05 and 06 if memory is short, 10 if there is a config.json to
 # understand.
 #
 # **In practice.** "Everyone uses pre-norm, SwiGLU, RoPE and no biases" is nearly true: in section 4, OLMo 2 (`model_type` olmo2) norms after each part, Gemma 3 before and after, its gate is a GELU

@@ -180,13 +180,13 @@ def test_the_stub_of_the_chapter_counts_as_untouched(source):
 
 
 def definitions_before(source, stub):
-    """The code cells above a stub that only define functions: a block in several cells needs those before its last."""
+    """The code cells above a stub that only define functions (kernels apart): a block in several cells needs those before its last."""
     for cell in read_source(source).cells:
         if cell.id == stub.id:
             return
         if cell.cell_type == "code" and not cell.metadata.get("tags"):
             body = ast.parse(cell.source).body
-            if body and all(isinstance(node, ast.FunctionDef) for node in body):
+            if body and all(isinstance(node, ast.FunctionDef) and not node.decorator_list for node in body):
                 yield cell.source
 
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from test_kernels import changed
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from book.traffic import pytorch_bytes
 from lib import apply_rope, rms_norm, rope_cache
 from lib.arithmetic import flops_per_token
 from lib.config import GQA, Dense, Layer, ModelConfig
@@ -80,41 +80,18 @@ def test_a_kernel_that_reads_the_value_again_is_seen(tmp_path):
     }
 
 
-class Steps(TorchDispatchMode):
-    """Bytes of the inputs and outputs of every PyTorch operation that is not a view."""
-
-    def __init__(self):
-        super().__init__()
-        self.bytes = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        if not func.is_view:
-            flat = [a for arg in args for a in (arg if isinstance(arg, list | tuple) else [arg])]
-            self.bytes += sum(t.nbytes for t in (*flat, out) if isinstance(t, torch.Tensor))
-        return out
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_unfused_is_what_pytorch_does(dtype):
     x, w = torch.randn(15, 70).to(dtype), torch.randn(70).to(dtype)
-    with Steps() as steps:
-        rms_norm(x, w)
-    assert steps.bytes == costs.norm_bytes(15, 70, fused=False)
-    with Steps() as steps:
-        rms_norm(x + x, w)
-    assert steps.bytes == costs.norm_bytes(15, 70, fused=False, residual=True)
-    with Steps() as steps:
-        torch.nn.functional.silu(x) * x
-    assert steps.bytes == costs.silu_mul_bytes(15, 70, fused=False)
+    assert pytorch_bytes(rms_norm, x, w) == costs.norm_bytes(15, 70, fused=False)
+    assert pytorch_bytes(lambda: rms_norm(x + x, w)) == costs.norm_bytes(15, 70, fused=False, residual=True)
+    assert pytorch_bytes(lambda: torch.nn.functional.silu(x) * x) == costs.silu_mul_bytes(15, 70, fused=False)
     x, tables = (
         torch.randn(3, 7, 5, 10).to(dtype),
         [t.expand(3, 1, 5, 5).contiguous() for t in rope_cache(5, 10)],
     )
     for layout in ("half", "adjacent"):
-        with Steps() as steps:
-            apply_rope(x, *tables, layout)
-        assert steps.bytes == costs.rope_bytes(15, 7, 10, fused=False)
+        assert pytorch_bytes(apply_rope, x, *tables, layout) == costs.rope_bytes(15, 7, 10, fused=False)
 
 
 def test_ops_of_the_block_add_up():
