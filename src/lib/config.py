@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 SCALINGS = ("linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
 LAYOUTS = ("half", "adjacent")
-ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu", "relu2")
+ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "relu", "relu2", "xielu")
 PLACES = ("pre", "post", "sandwich", "parallel", "parallel2")
 LARGEST = 10**9  # a size above this is a typing error, not a model
 

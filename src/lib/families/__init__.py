@@ -73,6 +73,7 @@ def _family(model_type):
 def _model(reader, bias=False):
     f, family, labels = reader.f, reader.family, reader.labels
     f.touch("architectures", *family.ignored)
+    reader.check()
     V = f.size("V")
     norm = Norm(**({"eps": f.number("eps", highest=0.5)} if "eps" not in family.norm else {}), **family.norm)
     for key, (neutral, name) in family.refuse.items():
@@ -86,6 +87,8 @@ def _model(reader, bias=False):
         )
     if family.positions != "rope":
         add_positions(reader, family.positions)
+    places = ("model", "head") if labels is None else ("model",)  # a base model or a classifier has no language head
+    reader.counted += [reader.part(part) for part in family.parts if part.on in places and reader.has_part(part)]
     if any(isinstance(layer.ffn, MoE) for layer in layer_list):
         reader.refuse("a mixture of experts")
     inside = tuple(name for name in dict.fromkeys(reader.refused) if not name.startswith(_OUTSIDE))

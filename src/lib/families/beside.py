@@ -2,7 +2,7 @@
 
 from ..config import Counted
 
-POSITIONS = {"learned": "learned positions", "alibi": "ALiBi positions"}
+POSITIONS = {"learned": "learned positions", "alibi": "ALiBi positions", "sinusoidal": "sinusoids added to the embedding"}
 # kind of QK-norm -> (name, weights of h query heads and n KV heads of width w)
 QK_PARTS = {
     "layer": ("LayerNorm of q and k", lambda h, n, w: 4 * w),
@@ -12,6 +12,8 @@ QK_PARTS = {
 
 def add_positions(reader, kind):
     """Positions that are no RoPE: learned ones are weights, ALiBi's slopes are constants."""
+    if kind == "none":
+        return
     size = reader.max_len * reader.d if kind == "learned" else 0
     reader.counted.append(Counted(POSITIONS[kind], size))
 

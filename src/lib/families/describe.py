@@ -45,6 +45,7 @@ _NAMES = {
     ("silu", True): "SwiGLU", ("gelu", True): "GeGLU", ("gelu_tanh", True): "GeGLU", ("relu", True): "ReGLU",
     ("silu", False): "SiLU", ("gelu", False): "GELU", ("gelu_tanh", False): "GELU", ("relu", False): "ReLU",
     ("relu2", False): "squared ReLU", ("relu2", True): "squared-ReLU GLU",
+    ("xielu", False): "xIELU", ("xielu", True): "xIELU GLU",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 Each takes the Reader of a file and gives its layers. Sources: the modelling code of each family (the class named there).
 """
 
+from dataclasses import replace
 from functools import partial
 
 from ..config import Counted, Dense, Layer, MoE
@@ -44,11 +45,17 @@ def qwen3_next(reader):
     )
 
 
+_MINIMAX = {"full_attention": "full_attn", "linear_attention": "linear_attn", "mlp": "mlp"}
+
+
 def minimax_m1(reader):
     """attn_type_list: 0 = lightning attention, a fixed state of head_dim x head_dim per head; 1 = softmax attention (MiniMaxLightningAttention)."""
     f, d = reader.f, reader.d
     n_layers = f.layers()
     types = f.list("attn_type_list", n_layers, (0, 1))
+    kinds = f.list("layer_types", n_layers, ("full_attention", "linear_attention"))
+    if kinds and types is None:
+        types = [int(kind == "full_attention") for kind in kinds]
     if types is None:
         raise ValueError(
             "attn_type_list is missing: a minimax_m1 says there which layers hold a state and which a cache"
@@ -62,6 +69,7 @@ def minimax_m1(reader):
     for part in ("full_attention", "linear_attention", "mlp"):
         for end in ("alpha", "beta"):
             f.number(f"layernorm_{part}_{end}", None)
+            f.number(f"{_MINIMAX[part]}_{end}_factor", None)
     f.flag("postnorm", False)
     for name in ("lightning attention", "a residual taken after the norm, and scaled"):
         reader.refuse(name)
@@ -182,6 +190,106 @@ _HYBRID_FIELDS = {
         "moe_latent_size",
     ),
 }
+
+
+# ---- states counted by the row's Parts
+
+
+def only_states(reader):
+    """Every layer holds a state and nothing else (MambaBlock)."""
+    f = reader.f
+    f.defaulted.pop("max_position_embeddings", None)  # there is no such limit
+    reader.refuse("a layer without attention")
+    kinds = ["linear_attention"] * f.layers()
+    f.touch("head_dim", "n_kv_heads")
+    return standard_layers(reader, kinds=kinds, attention=lambda i, kind: None, ffn=lambda i: None)
+
+
+def bamba(reader):
+    """attn_layer_indices: the layers with attention; the others are Mamba-2 (BambaConfig.layers_block_type)."""
+    n_layers = reader.f.layers()
+    full = reader.f.list("attn_layer_indices", allowed=range(n_layers)) or []
+    kinds = ["full_attention" if i in full else "linear_attention" for i in range(n_layers)]
+    return standard_layers(reader, kinds=kinds)
+
+
+def granitemoehybrid(reader):
+    """Without experts the shared feed-forward alone remains; position_embedding_type other than rope turns nothing."""
+    f = reader.f
+    turns = f.text("position_embedding_type", None) == "rope"
+    sized = f.find("mamba_d_head")[1]
+    if sized in (None, "auto"):
+        f.raw = f.raw | {"mamba_d_head": f.size("mamba_expand") * reader.d // f.size("mamba_n_heads")}
+    kinds = reader.kinds(f.layers())
+    h, n_kv, head_dim = reader.heads()
+    attention = reader.gqa(h, n_kv, head_dim, rope=reader.rope(head_dim) if turns else None)
+    f.touch("base", "rope_parameters", "rope_scaling")
+    moe = reader.sparse() if f.size("experts", lowest=0) else reader.dense(f.size("shared_intermediate_size"))
+    reader.no_experts()
+    return standard_layers(
+        reader,
+        kinds=kinds,
+        attention=lambda i, kind: attention if kind == "full_attention" else None,
+        ffn=lambda i: moe,
+    )
+
+
+def jamba(reader):
+    """Every attn_layer_period-th layer has attention, every expert_layer_period-th experts (JambaConfig)."""
+    f = reader.f
+    n_layers = f.layers()
+    every, first = f.size("attn_layer_period"), f.size("attn_layer_offset", lowest=0)
+    kinds = ["full_attention" if i % every == first else "linear_attention" for i in range(n_layers)]
+    every, first = f.size("expert_layer_period"), f.size("expert_layer_offset", lowest=0)
+    sparse = [f.size("experts") > 1 and i % every == first for i in range(n_layers)]
+    moe, dense = reader.sparse() if any(sparse) else None, reader.dense()
+    reader.no_experts()
+    return standard_layers(reader, kinds=kinds, ffn=lambda i: moe if sparse[i] else dense)
+
+
+def lfm2(reader):
+    """d_ff is two thirds of intermediate_size, rounded up, where block_auto_adjust_ff_dim (Lfm2MLP)."""
+    f = reader.f
+    width = f.size("d_ff")
+    if f.flag("block_auto_adjust_ff_dim") and not reader.family.moe:
+        width = int(2 * width / 3)
+        if not f.is_null("block_ffn_dim_multiplier"):
+            width = int(f.number("block_ffn_dim_multiplier") * width)
+            step = f.size("block_multiple_of")
+            width = step * -(-width // step)
+    f.touch("block_ffn_dim_multiplier", "block_multiple_of")
+    sparse = reader.sparse_layers(f.layers())
+    dense, moe = reader.dense(width), reader.sparse() if any(sparse) else None
+    return standard_layers(reader, ffn=lambda i: moe if sparse[i] else dense)
+
+
+def olmo_hybrid(reader):
+    """Layers with a state are normed before their parts, layers with attention after them."""
+    reader.refuse("norms before in some layers and after in others")
+    return [replace(x, norms="pre" if x.attention is None else "post") for x in standard_layers(reader)]
+
+
+def recurrent_gemma(reader):
+    """block_types, over and over: a window of attention, or a gated linear recurrence with a convolution before it."""
+    f, d = reader.f, reader.d
+    n_layers = f.layers()
+    types = f.list("block_types", allowed=("recurrent", "attention")) or [
+        "recurrent",
+        "recurrent",
+        "attention",
+    ]
+    width, h, kernel = f.size("lru_width", d), f.size("n_heads"), f.size("conv1d_width")
+    if width % h:
+        raise ValueError(f"lru_width = {width}: expected a multiple of num_attention_heads = {h}")
+    gates = 2 * (width * width // h + width) + width
+    weights = 2 * (d * width + width) + width * d + d + width * kernel + width + gates
+    state = Counted("a gated linear recurrence", weights + d, state_elements=width + width * (kernel - 1))
+    n_kv = reader.kv_heads(h)
+    head_dim = f.size("head_dim", None) or d // h
+    attention = reader.gqa(h, n_kv, head_dim, rope=reader.rope(head_dim), window=f.size("sliding_window"))
+    dense = reader.dense(f.size("d_ff") // 2)
+    made = {"recurrent": Layer(None, dense, counted=(state,)), "attention": Layer(attention, dense)}
+    return [made[types[i % len(types)]] for i in range(n_layers)]
 
 
 # ---- blocks listed one by one

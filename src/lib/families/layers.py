@@ -3,12 +3,15 @@
 Each takes the Reader of a file and gives its layers. Sources: the modelling code of each family (the class named there).
 """
 
+from dataclasses import replace
 from functools import partial
 
 from ..config import Counted, Layer
 from .beside import add_head_bias, add_positions
 from .config_file import show
 from .reader import standard_layers
+
+INDEXER = "a sparse-attention indexer"
 
 # ---- one more flag or one hidden part than the common rules know
 
@@ -92,7 +95,7 @@ def deepseek_v32(reader):
     f = reader.f
     heads, width, rank = f.size("index_n_heads"), f.size("index_head_dim"), f.size("q_lora_rank")
     weights = rank * heads * width + reader.d * (width + heads) + 2 * width
-    indexer = Counted("a sparse-attention indexer", weights, kv_elements=width)
+    indexer = Counted(INDEXER, weights, kv_elements=width)
     picked = f.size("index_topk")
     f.warn(
         f"each query reads the {picked:,} keys that the indexer picks: time and FLOPs below count the whole cache"
@@ -111,6 +114,109 @@ def gpt_oss(reader):
     sinks = Counted("attention sinks", h)
     biases = Counted("biases of experts and router", moe.experts * (one + 1), moe.active * one + moe.experts)
     return standard_layers(reader, extras=lambda i: (sinks, biases))
+
+
+def stablelm(reader):
+    """StableLmDecoderLayer: one norm before both parts where use_parallel_residual."""
+    parallel = reader.f.flag("use_parallel_residual", False)
+    if parallel:
+        reader.refuse("parallel attention and feed-forward")
+    return [replace(x, norms="parallel" if parallel else "pre") for x in standard_layers(reader)]
+
+
+def gpt_neo(reader):
+    """attention_types: [[kinds, how often], ..]; attention_layers is the same, written out (GPTNeoConfig)."""
+    f = reader.f
+    n_layers, window = f.layers(), f.size("window_size")
+    pairs = f.list("attention_types") or [[["global", "local"], -(-n_layers // 2)]]
+    if not all(
+        isinstance(x, list)
+        and len(x) == 2
+        and isinstance(x[0], list)
+        and isinstance(x[1], int)
+        and 0 < x[1] <= n_layers
+        for x in pairs
+    ):
+        raise ValueError(f"attention_types = {show(pairs)}: expected pairs of a list of kinds and a number")
+    kinds = [kind for names, times in pairs for kind in names * times]
+    listed = f.list("attention_layers", n_layers, ("global", "local"))
+    if len(kinds) != n_layers or set(kinds) - {"global", "local"} or listed not in (None, kinds):
+        raise ValueError(
+            f"attention_types = {show(pairs)}: expected {n_layers} layers, each global or local, as in attention_layers"
+        )
+    if "local" in kinds:
+        reader.refuse("local attention")
+        f.warn(
+            f"{kinds.count('local')} of {n_layers} layers read the last {window} tokens only, and the class keeps all of them"
+        )
+    h = f.size("n_heads")
+    attention = reader.gqa(h, h, reader.head_dim(h), rope=None, scale=1.0)
+    return standard_layers(reader, kinds=["full_attention"] * n_layers, attention=lambda i, kind: attention)
+
+
+def gpt_neox_japanese(reader):
+    """The feed-forward is a multiple of d; the last layer's attention alone has a bias (GPTNeoXJapaneseLayer)."""
+    multiple = reader.f.size("multiple")
+    bias = Counted("a bias of the last attention", reader.d)
+    *layers, last = standard_layers(reader, ffn=lambda i, dense=reader.dense(multiple * reader.d): dense)
+    return [*layers, replace(last, counted=(*last.counted, bias))]
+
+
+def mpt(reader):
+    """attn_config holds the attention's own fields; with qk_ln or a clip it is another attention (MptAttentionConfig)."""
+    f = reader.f
+    part = f.child(f.table("attn_config") or {}, "attn_config")
+    for key, value in (
+        ("attn_type", "multihead_attention"),
+        ("alibi", True),
+        ("qk_ln", False),
+        ("clip_qkv", None),
+        ("prefix_lm", False),
+    ):
+        given = part.find(f"attn_config.{key}")[1]
+        if given is not None and given != value:
+            raise ValueError(
+                f"attn_config.{key} = {show(given)}: an mpt is read here with {show(value)} only"
+            )
+    scale = part.number("attn_config.softmax_scale", None)
+    h = f.size("n_heads")
+    attention = reader.gqa(h, h, reader.head_dim(h), rope=None, **({"scale": scale} if scale else {}))
+    dense = reader.dense(f.size("expansion_ratio") * reader.d)
+    return standard_layers(reader, attention=lambda i, kind: attention, ffn=lambda i: dense)
+
+
+def openai_gpt(reader):
+    """GPT-1 has no norm at the end (OpenAIGPTModel)."""
+    reader.counted.append(Counted("no final norm", -2 * reader.d))
+    return standard_layers(reader)
+
+
+def opt(reader):
+    """word_embed_proj_dim: embeddings of another width, with a projection on each side (OPTDecoder.project_in)."""
+    width = reader.f.size("word_embed_proj_dim", reader.d)
+    if width != reader.d:
+        raise ValueError(
+            f"word_embed_proj_dim = {width} and hidden_size = {reader.d}: embeddings of another width are not read here"
+        )
+    reader.f.defaulted.pop("word_embed_proj_dim", None)
+    return standard_layers(reader)
+
+
+def granite_swa(reader):
+    """layer_rope_theta: a base per layer; 0 or null turns none (GraniteSWAModel)."""
+    f = reader.f
+    n_layers = f.layers()
+    bases = f.list("layer_rope_theta", n_layers)
+    layers = list(standard_layers(reader))
+    if bases is None:
+        return layers
+    for i, base in enumerate(bases):
+        part = f.child({"base": base}, f"layer_rope_theta[{i}]")
+        base = None if base == 0 else part.number(f"layer_rope_theta[{i}].base", None)
+        x = layers[i].attention
+        rope = None if base is None else replace(x.rope, base=float(base))
+        layers[i] = replace(layers[i], attention=replace(x, rope=rope))
+    return layers
 
 
 # ---- two kinds of attention in one model
@@ -225,3 +331,106 @@ def _gemma4_shapes(reader, kinds, n_kv, head_dim, same_kv):
             part.size(name("head_dim"), head_dim),
         )
     return shapes
+
+
+def laguna(reader):
+    """num_attention_heads_per_layer; the gate has one number per head, or per head and dimension (LagunaAttention)."""
+    f = reader.f
+    kinds = reader.kinds(f.layers())
+    n_kv, head_dim = f.size("n_kv_heads"), f.size("head_dim")
+    heads = f.list("num_attention_heads_per_layer", len(kinds)) or [f.size("n_heads")] * len(kinds)
+    per_head = f.find("gating")[1]
+    if per_head not in (True, "per-head", "per-element"):
+        raise ValueError(f"gating = {show(per_head)}: known are true, per-head and per-element")
+    ropes, window = reader.ropes(head_dim, kinds), reader.window()
+    sparse = reader.sparse_layers(len(kinds))
+
+    def attention(i, kind):
+        width = window if kind == "sliding_attention" else None
+        h = heads[i]
+        if not isinstance(h, int) or isinstance(h, bool) or not 0 < h < 10**6 or h % n_kv:
+            raise ValueError(
+                f"num_attention_heads_per_layer[{i}] = {show(h)}: expected a multiple of {n_kv} KV heads"
+            )
+        return reader.gqa(h, n_kv, head_dim, rope=ropes[kind], window=width)
+
+    def extras(i):
+        width = 1 if per_head != "per-element" else head_dim
+        return (
+            Counted("an output gate of attention", reader.d * heads[i] * width),
+            *reader.extras(sparse[i]),
+        )
+
+    return standard_layers(reader, kinds=kinds, attention=attention, extras=extras)
+
+
+def mimo_v2_flash(reader):
+    """Window layers have twice the KV heads, and sinks (MiMoV2FlashAttention)."""
+    f = reader.f
+    kinds = reader.kinds(f.layers())
+    h, n_kv, head_dim = reader.heads()
+    ropes, window = reader.ropes(head_dim, kinds), reader.window()
+    made = {"full_attention": reader.gqa(h, n_kv, head_dim, rope=ropes.get("full_attention"))}
+    if "sliding_attention" in kinds:
+        made["sliding_attention"] = reader.gqa(
+            h, 2 * n_kv, head_dim, rope=ropes["sliding_attention"], window=window
+        )
+    return standard_layers(reader, kinds=kinds, attention=lambda i, kind: made[kind])
+
+
+def minimax_m3(reader):
+    """Dense layers have a width of their own; layers of another kind pick blocks of keys (MiniMaxM3VLTextConfig)."""
+    f = reader.f
+    f.touch("index_n_heads", "index_head_dim", "index_block_size", "index_topk_blocks", "index_local_blocks")
+    sparse = reader.sparse_layers(f.layers())
+    dense = None if all(sparse) else reader.dense(f.size("dense_intermediate_size"))
+    f.touch("dense_intermediate_size")
+    moe = reader.sparse() if any(sparse) else None
+    return standard_layers(reader, ffn=lambda i: moe if sparse[i] else dense)
+
+
+def cohere2_moe(reader):
+    """Dense layers before the experts turn q and k by a rule of their own (Cohere2MoeAttention.force_rope)."""
+    f = reader.f
+    if "dense" in (f.list("mlp_layer_types") or []):
+        raise ValueError(
+            "mlp_layer_types has dense layers: a cohere2_moe is read here with experts in every layer"
+        )
+    f.touch("prefix_dense_sliding_window_pattern", "prefix_dense_intermediate_size")
+    return standard_layers(reader)
+
+
+def glm_moe_dsa(reader):
+    """indexer_types: a shared layer takes the keys that the last full one picked, and has no indexer (GlmMoeDsaConfig)."""
+    full = reader.f.list("indexer_types", reader.f.layers(), ("full", "shared"))
+    layers = list(deepseek_v32(reader))
+    if full:
+        layers = [
+            layer
+            if kind == "full"
+            else replace(layer, counted=tuple(c for c in layer.counted if c.name != INDEXER))
+            for layer, kind in zip(layers, full, strict=True)
+        ]
+    return layers
+
+
+def longcat_flash(reader):
+    """Each layer holds two MLA, two feed-forwards, and experts beside them, some of which do nothing (LongcatFlashDecoderLayer)."""
+    f, d = reader.f, reader.d
+    mla, dense = reader.mla(reader.rope), reader.dense(f.size("ffn_hidden_size"))
+    width, experts, idle = (
+        f.size("expert_ffn_hidden_size"),
+        f.size("experts"),
+        f.size("zero_expert_num", 0, lowest=0),
+    )
+    active = f.size("active", highest=experts + idle)
+    router = d * (experts + idle) + (experts + idle if f.flag("router_bias", False) else 0)
+    f.defaulted.pop("router_bias", None)
+    moe = Counted(
+        "experts beside the feed-forward",
+        3 * d * width * experts + router,
+        3 * d * width * min(active, experts) + router,
+    )
+    reader.refuse("a mixture of experts")
+    first = Layer(mla, dense, counted=(moe,))
+    return [first, Layer(mla, dense)] * f.layers()

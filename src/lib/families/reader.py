@@ -1,6 +1,8 @@
 """The rules that most families share: heads, windows, NoPE layers, experts, what a file leaves out."""
 
-from ..config import GQA, LARGEST, MLA, Dense, Layer, MoE
+from math import prod
+
+from ..config import GQA, LARGEST, MLA, Counted, Dense, Layer, MoE
 from ..frequencies import yarn_mscale
 from .beside import beside_experts, qk_part
 from .config_file import Fields, show
@@ -16,6 +18,7 @@ ACTIVATIONS = {
     "gelu_tanh": "gelu_tanh",
     "relu": "relu",
     "relu2": "relu2",
+    "xielu": "xielu",
 }
 ORDINALS = {1: "single", 2: "second", 3: "third", 4: "fourth", 5: "fifth", 6: "sixth"}
 KINDS = ("full_attention", "sliding_attention", "chunked_attention", "linear_attention", "indexed_attention")
@@ -72,6 +75,8 @@ class Reader:
     def stated_heads(self):
         """What the usual calculator takes for h and n_kv: the file's own fields, read literally."""
         f = self.f
+        if not f.has("n_heads"):
+            return None  # no attention anywhere
         heads, known = f.size("n_heads"), set(f.used)
         given = [f.size(key, None) for key in ("num_key_value_heads", "num_kv_heads")]
         f.used = known  # a field that only the calculator reads is still one that this reader does not use
@@ -118,7 +123,13 @@ class Reader:
     def kinds(self, n_layers):
         """One of KINDS per layer: what the file says, else the pattern of the class."""
         f, rule = self.f, self.family.windows
-        listed = f.list("layer_types", n_layers, KINDS)
+        listed = f.list("layer_types", n_layers, (*KINDS, *self.family.kinds))
+        if listed:
+            listed = [self.family.kinds.get(kind, kind) for kind in listed]
+        elif rule == "listed":
+            raise ValueError(
+                f"layer_types is missing: a {f.model_type} says there which layer is of which kind"
+            )
         pattern = self._pattern()
         if rule is None:
             if listed and set(listed) & {"sliding_attention", "chunked_attention"}:
@@ -207,7 +218,7 @@ class Reader:
     def nope(self, kinds):
         if self.family.nope == "list":
             return [not turns for turns in self.turns(len(kinds))]
-        if self.family.nope == "full":
+        if self.family.nope == "full" or self.family.nope == "hybrid" and self.f.has("sliding_window"):
             return [kind == "full_attention" for kind in kinds]
         return [False] * len(kinds)
 
@@ -242,6 +253,8 @@ class Reader:
         bias = self.switch(family.bias)
         out = bias if family.out_bias is None else self.switch(family.out_bias)
         scale = self.softmax_scale(head_dim)
+        if family.v_dim:
+            fields = {"v_head_dim": self.f.size(family.v_dim)} | fields
         return GQA(
             h,
             n_kv,
@@ -261,8 +274,8 @@ class Reader:
             raise ValueError(
                 f"qk_head_dim = {stated}: expected qk_nope_head_dim + qk_rope_head_dim = {nope + d_r}"
             )
-        rope = rope_of(d_r)
-        scale, scaling = (nope + d_r) ** -0.5, rope.scaling
+        rope = rope_of(d_r) if self.family.positions == "rope" else None
+        scale, scaling = (nope + d_r) ** -0.5, rope and rope.scaling
         if scaling and scaling.kind == "yarn" and scaling.mscale_all_dim:
             scale *= yarn_mscale(scaling.factor, scaling.mscale_all_dim) ** 2
         return MLA(
@@ -307,6 +320,10 @@ class Reader:
             return [False] * n_layers
         listed = f.list("mlp_layer_types", n_layers, ("dense", "sparse"))
         sparse = [True] * n_layers
+        if rule.where == "listed" and not listed:
+            raise ValueError(
+                f"mlp_layer_types is missing: a {f.model_type} says there which layers have experts"
+            )
         if rule.where == "leading":
             first = f.find("first_k_dense_replace")[1]
             if first is not None or not listed:
@@ -318,6 +335,11 @@ class Reader:
                 first = n_layers
             if first is not None:
                 sparse = [i >= first and i % every == 0 for i in range(n_layers)]
+        if rule.where == "range":
+            first, last = f.size("moe_layer_start_index", lowest=0), f.size("moe_layer_end_index", lowest=-1)
+            every = f.size("moe_layer_interval", 1)
+            last = n_layers - 1 if last == -1 else last
+            sparse = [(i + 1) % every == 0 and first <= i <= last for i in range(n_layers)]
         if rule.where == "step":
             step = f.size("decoder_sparse_step", 1)
             only = f.list("mlp_only_layers", allowed=range(n_layers)) or []
@@ -344,6 +366,74 @@ class Reader:
             self._extras = beside_experts(self)
         return self._extras
 
+    def parts(self, attention, ffn, kind):
+        """The row's Parts that belong to one layer."""
+        place = {"all", kind} | ({"attention"} if attention else set())
+        place |= {"sparse"} if isinstance(ffn, MoE) else {"dense"} if ffn else set()
+        return [
+            self.part(part, attention, ffn)
+            for part in self.family.parts
+            if part.on in place and self.has_part(part)
+        ]
+
+    def has_part(self, part):
+        return part.key is None or self.f.flag(*part.key)
+
+    def part(self, part, attention=None, ffn=None):
+        """A Part of the row -> Counted."""
+        sizes = {"d": self.d, "V": self.f.size("V")}
+        if isinstance(attention, GQA):
+            sizes |= {
+                "h": attention.n_heads,
+                "n_kv": attention.n_kv_heads,
+                "dh": attention.head_dim,
+                "dv": attention.d_v,
+            }
+        elif attention:
+            sizes |= {
+                "h": attention.n_heads,
+                "dh": attention.qk_nope_head_dim + attention.qk_rope_head_dim,
+                "dv": attention.v_head_dim,
+            }
+        if isinstance(ffn, MoE):
+            sizes |= {"m": ffn.d_ff, "experts": ffn.experts}
+        elif ffn:
+            sizes["f"] = ffn.d_ff
+
+        def size(word):
+            return (
+                int(word)
+                if word.isdecimal()
+                else sizes[word]
+                if word in sizes
+                else self.f.size(word, lowest=0)
+            )
+
+        def count(text):
+            return sum(prod(size(word) for word in term.split()) for term in text.split("+"))
+
+        return Counted(
+            part.name, count(part.count), kv_elements=count(part.kv), state_elements=count(part.state)
+        )
+
+    def place(self):
+        rule = self.family.place
+        return rule if isinstance(rule, str) else rule[2] if self.f.flag(*rule[:2]) else rule[3]
+
+    def check(self):
+        """What the row does not read is refused before anything is counted."""
+        f, family = self.f, self.family
+        for key, values in family.only.items():
+            value = f.find(key)[1]
+            if value is not None and value not in values:
+                raise ValueError(
+                    f"{f.find(key)[0]} = {show(value)}: a {f.model_type} is read here with {show(values[0])} only"
+                )
+        if family.stretched and not f.has("rope_scaling") and not f.has("rope_parameters"):
+            raise ValueError(
+                f"rope_scaling is missing: the class of {f.model_type} stretches RoPE unless the file says otherwise"
+            )
+
     def rope(self, width):
         """The Rope of a model whose layers all turn alike."""
         return read_ropes(self, width, ["full_attention"])["full_attention"]
@@ -361,29 +451,40 @@ def standard_layers(reader, kinds=None, attention=None, ffn=None, extras=None):
     attention = attention or _attention(reader, kinds)
     if family.moe and not any(sparse):
         reader.no_experts()
-    parts = {True: reader.sparse() if any(sparse) else None, False: None if all(sparse) else reader.dense()}
+    parts = {}
+    if ffn is None:
+        parts = {
+            True: reader.sparse() if any(sparse) else None,
+            False: None if all(sparse) else reader.dense(),
+        }
     if all(sparse) and family.moe.width != "d_ff":
         reader.f.touch("d_ff")  # written, and used by no layer
+    place, made = reader.place(), {}
     for i, kind in enumerate(kinds):
+        mixer, mlp = attention(i, kind), ffn(i) if ffn else parts[sparse[i]]
         more = extras(i) if extras else reader.extras(sparse[i])
-        mixer = attention(i, kind)
         more = (*more, *reader.beside) if mixer else more
-        yield Layer(mixer, ffn(i) if ffn else parts[sparse[i]], family.place, tuple(more))
+        if (mixer, mlp, kind) not in made:
+            made[mixer, mlp, kind] = reader.parts(mixer, mlp, kind)
+        yield Layer(mixer, mlp, place, (*more, *made[mixer, mlp, kind]))
 
 
 def _attention(reader, kinds):
     """attention(i, kind) of a common family: equal layers share one object."""
+    idle = set(reader.family.idle)
+    used = [kind for kind in kinds if kind not in idle]
     if reader.family.attention == "mla":
         made = {
-            kind: reader.mla(lambda width, kind=kind: reader.ropes(width, kinds)[kind]) for kind in set(kinds)
-        }
+            kind: reader.mla(lambda width, kind=kind: reader.ropes(width, used)[kind]) for kind in set(used)
+        } | dict.fromkeys(idle)
         return lambda i, kind: made[kind]
     h, n_kv, head_dim = reader.heads()
     turned = reader.family.positions == "rope"
-    ropes = reader.ropes(head_dim, kinds) if turned else dict.fromkeys(kinds)
     nope = reader.nope(kinds)
+    turning = [kind for kind, skip in zip(kinds, nope, strict=True) if not skip and kind not in idle]
+    ropes = reader.ropes(head_dim, turning) if turned else dict.fromkeys(used)
     window = reader.window() if "sliding_attention" in kinds else None
-    made = {}
+    made = {(kind, skip): None for kind in idle for skip in (True, False)}
 
     def attention(i, kind):
         key = kind, nope[i]
