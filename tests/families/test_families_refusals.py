@@ -12,8 +12,8 @@ from published import CONFIGS, edited
 
 
 def test_an_unknown_model_type_is_refused_by_name():
-    with pytest.raises(ValueError, match=r'"mamba3" is not known here, so no number is given for it$'):
-        read_config(edited("llama-3-8b", model_type="mamba3"))
+    with pytest.raises(ValueError, match=r'"blocknet" is not known here, so no number is given for it$'):
+        read_config(edited("llama-3-8b", model_type="blocknet"))
     with pytest.raises(ValueError, match=r'"qwen33" is not known.* nearest known names are qwen3'):
         read_config(edited("llama-3-8b", model_type="qwen33"))
     with pytest.raises(ValueError, match="model_type = null: expected the name"):
@@ -38,7 +38,7 @@ BAD = [
     ("llama-3-8b", {"head_dim": 128, "kv_channels": 64}, "head_dim = 128 and kv_channels = 64 mean the same and disagree"),
     ("llama-3-8b", {"tie_word_embeddings": "yes"}, 'tie_word_embeddings = "yes": expected true or false'),
     ("gpt2", {"add_cross_attention": True}, "add_cross_attention = true: it adds parts to the layers that are not read here"),
-    ("llama-3-8b", {"hidden_act": "xielu"}, 'hidden_act = "xielu": known are silu'),
+    ("llama-3-8b", {"hidden_act": "snake"}, 'hidden_act = "snake": known are silu'),
     ("llama-3-8b", {"rms_norm_eps": 0}, "rms_norm_eps = 0: expected a positive number"),
     ("llama-3-8b", {"rope_theta": "1e6"}, 'rope_theta = "1e6": expected a positive number'),
     ("llama-3-8b", {"rope_theta": 0.5}, "rope_theta = 0.5: a RoPE base is above 1"),

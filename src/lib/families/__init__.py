@@ -9,21 +9,22 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from ..config import Counted, ModelConfig, MoE, Norm
-from . import hybrids, layers, params
-from .beside import add_positions
+from . import classics, hybrids, layers, params
+from .beside import add_positions, check_row, has_part, row_part
 from .config_file import load, show
 from .forms import open_form
 from .heads import read_head
 from .notes import warnings
-from .reader import Reader, standard_layers
+from .reader import Reader
 from .sizes import SIZES
-from .table import FAMILIES
+from .standard import standard_layers
+from .table import FAMILIES, NOT_DECODERS, UNREAD
 
 __all__ = ["read_config"]
 
 MOST_KINDS = 200  # of attention in one model
 _OUTSIDE = ("a logit", "a mixture")  # what stands outside the layers, or is one layer's own and seen there
-_BUILDERS = vars(layers) | vars(hybrids) | vars(params)
+_BUILDERS = vars(layers) | vars(classics) | vars(hybrids) | vars(params)
 
 
 class UnknownFamily(ValueError):
@@ -46,6 +47,7 @@ def read_config(source):
     if params.is_params(raw):
         fields, model_type, family = params.read_params(raw)
         return _model(Reader(fields, model_type, family, [params.NOTE]))
+    _refuse_other(raw.get("model_type"))
     form = open_form(raw)
     labels, bias, note = read_head(form)
     model_type = form.fields.get("model_type")
@@ -55,12 +57,23 @@ def read_config(source):
     return _model(Reader(form.fields, model_type, family, notes, sizes, labels), bias)
 
 
+def _refuse_other(model_type):
+    kind = NOT_DECODERS.get(model_type) if isinstance(model_type, str) else None
+    if kind:
+        raise ValueError(f"model_type {show(model_type)} is {kind}: only decoders of text are read here")
+
+
 def _family(model_type):
     if not isinstance(model_type, str):
         raise ValueError(
             f"model_type = {show(model_type)}: expected the name of a model family, such as 'llama'"
         )
     family = FAMILIES.get(model_type)
+    if model_type in UNREAD:
+        raise UnknownFamily(
+            f"model_type {show(model_type)} is not read here, so no number is given for it: it has {UNREAD[model_type]}",
+            model_type,
+        )
     if family is None:
         near = get_close_matches(model_type, FAMILIES, n=3, cutoff=0.7)
         hint = f"; the nearest known names are {', '.join(near)}" if near else ""
@@ -73,7 +86,7 @@ def _family(model_type):
 def _model(reader, bias=False):
     f, family, labels = reader.f, reader.family, reader.labels
     f.touch("architectures", *family.ignored)
-    reader.check()
+    check_row(reader)
     V = f.size("V")
     norm = Norm(**({"eps": f.number("eps", highest=0.5)} if "eps" not in family.norm else {}), **family.norm)
     for key, (neutral, name) in family.refuse.items():
@@ -87,8 +100,12 @@ def _model(reader, bias=False):
         )
     if family.positions != "rope":
         add_positions(reader, family.positions)
-    places = ("model", "head") if labels is None else ("model",)  # a base model or a classifier has no language head
-    reader.counted += [reader.part(part) for part in family.parts if part.on in places and reader.has_part(part)]
+    places = (
+        ("model", "head") if labels is None else ("model",)
+    )  # a base model or a classifier has no language head
+    reader.counted += [
+        row_part(reader, part) for part in family.parts if part.on in places and has_part(reader, part)
+    ]
     if any(isinstance(layer.ffn, MoE) for layer in layer_list):
         reader.refuse("a mixture of experts")
     inside = tuple(name for name in dict.fromkeys(reader.refused) if not name.startswith(_OUTSIDE))

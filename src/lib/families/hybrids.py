@@ -8,7 +8,7 @@ from functools import partial
 
 from ..config import Counted, Dense, Layer, MoE
 from .config_file import show
-from .reader import standard_layers
+from .standard import standard_layers
 
 
 def qwen3_next(reader):

@@ -6,7 +6,7 @@ Sources: ModelArgs and FeedForward of meta-llama/llama and llama3 (model.py); Tr
 from ..arithmetic import swiglu_width
 from .config_file import show
 from .family import Experts, Family
-from .reader import standard_layers
+from .standard import standard_layers
 
 _KEYS = {
     "V": ("vocab_size",), "d": ("dim",), "n_layers": ("n_layers",), "n_heads": ("n_heads",), "n_kv_heads": ("n_kv_heads",),

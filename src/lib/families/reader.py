@@ -1,8 +1,6 @@
 """The rules that most families share: heads, windows, NoPE layers, experts, what a file leaves out."""
 
-from math import prod
-
-from ..config import GQA, LARGEST, MLA, Counted, Dense, Layer, MoE
+from ..config import GQA, LARGEST, MLA, Dense, MoE
 from ..frequencies import yarn_mscale
 from .beside import beside_experts, qk_part
 from .config_file import Fields, show
@@ -366,74 +364,6 @@ class Reader:
             self._extras = beside_experts(self)
         return self._extras
 
-    def parts(self, attention, ffn, kind):
-        """The row's Parts that belong to one layer."""
-        place = {"all", kind} | ({"attention"} if attention else set())
-        place |= {"sparse"} if isinstance(ffn, MoE) else {"dense"} if ffn else set()
-        return [
-            self.part(part, attention, ffn)
-            for part in self.family.parts
-            if part.on in place and self.has_part(part)
-        ]
-
-    def has_part(self, part):
-        return part.key is None or self.f.flag(*part.key)
-
-    def part(self, part, attention=None, ffn=None):
-        """A Part of the row -> Counted."""
-        sizes = {"d": self.d, "V": self.f.size("V")}
-        if isinstance(attention, GQA):
-            sizes |= {
-                "h": attention.n_heads,
-                "n_kv": attention.n_kv_heads,
-                "dh": attention.head_dim,
-                "dv": attention.d_v,
-            }
-        elif attention:
-            sizes |= {
-                "h": attention.n_heads,
-                "dh": attention.qk_nope_head_dim + attention.qk_rope_head_dim,
-                "dv": attention.v_head_dim,
-            }
-        if isinstance(ffn, MoE):
-            sizes |= {"m": ffn.d_ff, "experts": ffn.experts}
-        elif ffn:
-            sizes["f"] = ffn.d_ff
-
-        def size(word):
-            return (
-                int(word)
-                if word.isdecimal()
-                else sizes[word]
-                if word in sizes
-                else self.f.size(word, lowest=0)
-            )
-
-        def count(text):
-            return sum(prod(size(word) for word in term.split()) for term in text.split("+"))
-
-        return Counted(
-            part.name, count(part.count), kv_elements=count(part.kv), state_elements=count(part.state)
-        )
-
-    def place(self):
-        rule = self.family.place
-        return rule if isinstance(rule, str) else rule[2] if self.f.flag(*rule[:2]) else rule[3]
-
-    def check(self):
-        """What the row does not read is refused before anything is counted."""
-        f, family = self.f, self.family
-        for key, values in family.only.items():
-            value = f.find(key)[1]
-            if value is not None and value not in values:
-                raise ValueError(
-                    f"{f.find(key)[0]} = {show(value)}: a {f.model_type} is read here with {show(values[0])} only"
-                )
-        if family.stretched and not f.has("rope_scaling") and not f.has("rope_parameters"):
-            raise ValueError(
-                f"rope_scaling is missing: the class of {f.model_type} stretches RoPE unless the file says otherwise"
-            )
-
     def rope(self, width):
         """The Rope of a model whose layers all turn alike."""
         return read_ropes(self, width, ["full_attention"])["full_attention"]
@@ -441,61 +371,3 @@ class Reader:
     def ropes(self, width, kinds):
         """Kind of layer -> Rope."""
         return read_ropes(self, width, kinds)
-
-
-def standard_layers(reader, kinds=None, attention=None, ffn=None, extras=None):
-    """The layer list of a family that needs nothing special; a special one replaces attention(i, kind), ffn(i) or extras(i)."""
-    family = reader.family
-    kinds = kinds or reader.kinds(reader.f.layers())
-    sparse = reader.sparse_layers(len(kinds))
-    attention = attention or _attention(reader, kinds)
-    if family.moe and not any(sparse):
-        reader.no_experts()
-    parts = {}
-    if ffn is None:
-        parts = {
-            True: reader.sparse() if any(sparse) else None,
-            False: None if all(sparse) else reader.dense(),
-        }
-    if all(sparse) and family.moe.width != "d_ff":
-        reader.f.touch("d_ff")  # written, and used by no layer
-    place, made = reader.place(), {}
-    for i, kind in enumerate(kinds):
-        mixer, mlp = attention(i, kind), ffn(i) if ffn else parts[sparse[i]]
-        more = extras(i) if extras else reader.extras(sparse[i])
-        more = (*more, *reader.beside) if mixer else more
-        if (mixer, mlp, kind) not in made:
-            made[mixer, mlp, kind] = reader.parts(mixer, mlp, kind)
-        yield Layer(mixer, mlp, place, (*more, *made[mixer, mlp, kind]))
-
-
-def _attention(reader, kinds):
-    """attention(i, kind) of a common family: equal layers share one object."""
-    idle = set(reader.family.idle)
-    used = [kind for kind in kinds if kind not in idle]
-    if reader.family.attention == "mla":
-        made = {
-            kind: reader.mla(lambda width, kind=kind: reader.ropes(width, used)[kind]) for kind in set(used)
-        } | dict.fromkeys(idle)
-        return lambda i, kind: made[kind]
-    h, n_kv, head_dim = reader.heads()
-    turned = reader.family.positions == "rope"
-    nope = reader.nope(kinds)
-    turning = [kind for kind, skip in zip(kinds, nope, strict=True) if not skip and kind not in idle]
-    ropes = reader.ropes(head_dim, turning) if turned else dict.fromkeys(used)
-    window = reader.window() if "sliding_attention" in kinds else None
-    made = {(kind, skip): None for kind in idle for skip in (True, False)}
-
-    def attention(i, kind):
-        key = kind, nope[i]
-        if key not in made:
-            made[key] = reader.gqa(
-                h,
-                n_kv,
-                head_dim,
-                rope=None if nope[i] else ropes[kind],
-                window=window if kind == "sliding_attention" else None,
-            )
-        return made[key]
-
-    return attention

@@ -42,6 +42,45 @@ HARMLESS_OFF = frozenset(
 
 # objects in which a family keeps fields of its own
 LIFTED = {"dbrx": ("attn_config", "ffn_config")}
+# no decoder of text alone: what it is instead, and the model_types
+OTHERS = {
+    "an encoder": """bert bert-generation big_bird camembert data2vec-text electra ernie megatron-bert rembert roberta
+        roberta-prelayernorm roc_bert roformer xlm xlm-roberta xlm-roberta-xl xmod""",
+    "an encoder-decoder": """bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart prophetnet t5
+        trocr""",
+    "a speech or music model": "moshi moss_transcribe_diarize musicgen musicgen_melody whisper",
+}
+NOT_DECODERS = {name: kind for kind, names in OTHERS.items() for name in _words(names)}
+# decoders without a row, by the feature that is not read here
+UNREAD = {
+    "blt": "bytes grouped into patches, by three models in one",
+    "cohere_compass_text": "pooled embeddings instead of a language head",
+    "cpmant": "relative positions over the segments of a prompt",
+    "dbrx": "a nested attn_config and ffn_config",
+    "deepseek_v4": "caches of compressed tokens",
+    "dory": "layers that run several times",
+    "dots3_note_text": "MLA of two sizes, one of them with an indexer",
+    "gemma3n_text": "embeddings per layer, alternating updates and shared KV layers",
+    "gemma4_assistant": "a draft model that reads another model's cache",
+    "gemma4_unified_assistant": "a draft model that reads another model's cache",
+    "git": "an image encoder whose output stands before the text",
+    "hrm_text": "two stacks of layers that run several times",
+    "hunyuan_v1_moe": "layers that share keys and values",
+    "inkling2_loop_text": "convolutions and learned relative positions, in layers that run several times",
+    "inkling2_text": "convolutions and learned relative positions",
+    "inkling_text": "convolutions and learned relative positions",
+    "jetmoe": "a mixture of attention heads",
+    "mllama_text_model": "cross-attention to an image",
+    "phi4_multimodal": "towers for images and speech in a flat file",
+    "qwen4_exp_text": "experimental attention, which the installed transformers does not build by default either",
+    "reformer": "attention by hashing",
+    "rwkv": "a recurrence with decaying weights (RWKV)",
+    "xlnet": "two-stream attention over permutations",
+    "xlstm": "matrix memory cells (xLSTM)",
+    "zamba": "one attention block shared by several layers",
+    "zamba2": "attention blocks shared by several layers, with adapters",
+    "zaya": "attention in a compressed space with convolutions",
+}
 
 # the name of a whole whose language part has another: the class that its text_config has unless it says otherwise
 NESTED = dict(

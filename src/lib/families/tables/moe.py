@@ -1,20 +1,19 @@
 """Families with a mixture of experts and common attention. Data, no code."""
 
 from ..family import (
-    LAYER_NORM,
-    PARALLEL,
-    ROUTER_BIAS,
-    SINKS,
-    SOFTCAPS,
-    Part,
     BIASES,
     DEEPSEEK_MOE,
     GAIN_LAST,
+    LAYER_NORM,
     MULTIPLIERS,
+    PARALLEL,
     QWEN_MOE_FIELDS,
     ROUTED,
+    ROUTER_BIAS,
+    SINKS,
     Experts,
     Family,
+    Part,
     defaults,
 )
 
