@@ -78,7 +78,31 @@ _KINDS = {
     "nemotron_h": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
     "glm4_moe_lite": {"mlp_layer_types": ["dense", "sparse"]},
 }
-_FIXED = {"minimax_m2": {"rotary_dim": 8}}  # its class has no default
+_MAMBA_2 = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "mamba_n_heads": 8,
+    "mamba_d_head": 16,
+}
+_FIXED = {  # where a class has no default, or sizes must fit together, or another value is refused by its field
+    "bailing_hybrid": {"num_experts_per_token": 2, "tie_word_embeddings": False},
+    "bamba": _MAMBA_2 | {"num_hidden_layers": 4, "attn_layer_indices": [1]},
+    "codegen": {"n_positions": 64, "n_ctx": 64, "rotary_dim": 8},
+    "doge": {"is_moe": False, "sliding_window": None},
+    "gpt_neo": {"hidden_size": 32, "num_heads": 4, "num_layers": 4, "attention_types": [[["global", "local"], 2]]},
+    "gptj": {"rotary_dim": 8},
+    "granitemoehybrid": _MAMBA_2 | {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]},
+    "helium": {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16},
+    "kimi_linear": {"num_experts_per_token": 2},
+    "lfm2_moe": {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "mamba2": {"hidden_size": 32, "num_heads": 4, "head_dim": 16, "expand": 2},
+    "minimax_m2": {"rotary_dim": 8},
+    "minimax_m3_vl_text": {"rotary_dim": 8},
+    "mpt": {"no_bias": True},
+    "opt": {"hidden_size": 32, "num_attention_heads": 4, "word_embed_proj_dim": 32, "do_layer_norm_before": True}
+    | {"_remove_final_layer_norm": False, "layer_norm_elementwise_affine": True},
+}  # fmt: skip
 REFUSED = ()  # rows of which this generator draws nothing that both sides read
 _DERIVED = {"gpt_bigcode": ("num_key_value_heads",)}  # the class computes it from another field
 _NEEDS_HEAD_DIM = ("hunyuan_v1_dense", "ministral")  # these classes fail without one

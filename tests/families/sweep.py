@@ -19,13 +19,6 @@ from lib import arithmetic as a
 from lib.families import read_config
 
 TOKENS = 7  # of the forward pass: no multiple of anything
-# what a class allocates, no weight file holds and no forward pass reads
-UNUSED = {
-    # LongcatFlashExperts.gate_up_proj has rows for the experts that only hand their input on; down_proj has none
-    "longcat_flash": lambda c: (
-        c.num_layers * c.zero_expert_num * 2 * c.expert_ffn_hidden_size * c.hidden_size
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,6 @@ def measure(config):
     if text is not config:
         parts = [part for part in (model.get_decoder(), model.get_output_embeddings()) if part is not None]
     unique = {id(p): p.numel() for part in parts for p in part.parameters()}
-    unused = UNUSED.get(config.model_type, lambda config: 0)(config)
     rows, why = None, ""
     try:
         with torch.device("meta"), torch.no_grad():
@@ -95,7 +87,7 @@ def measure(config):
         rows = _rows(out)
     except Exception as error:  # noqa: BLE001 - every class refuses in its own way
         why = f"{type(error).__name__}: {error}"
-    return Measured(sum(unique.values()) - unused, rows, why, type(model).__name__)
+    return Measured(sum(unique.values()), rows, why, type(model).__name__)
 
 
 def _rows(out):

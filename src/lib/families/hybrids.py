@@ -202,6 +202,8 @@ def only_states(reader):
     reader.refuse("a layer without attention")
     kinds = ["linear_attention"] * f.layers()
     f.touch("head_dim", "n_kv_heads")
+    if not f.has("intermediate_size") and f.has("expand"):
+        f.raw = f.raw | {"intermediate_size": f.size("expand") * reader.d}
     return standard_layers(reader, kinds=kinds, attention=lambda i, kind: None, ffn=lambda i: None)
 
 
@@ -267,29 +269,6 @@ def olmo_hybrid(reader):
     """Layers with a state are normed before their parts, layers with attention after them."""
     reader.refuse("norms before in some layers and after in others")
     return [replace(x, norms="pre" if x.attention is None else "post") for x in standard_layers(reader)]
-
-
-def recurrent_gemma(reader):
-    """block_types, over and over: a window of attention, or a gated linear recurrence with a convolution before it."""
-    f, d = reader.f, reader.d
-    n_layers = f.layers()
-    types = f.list("block_types", allowed=("recurrent", "attention")) or [
-        "recurrent",
-        "recurrent",
-        "attention",
-    ]
-    width, h, kernel = f.size("lru_width", d), f.size("n_heads"), f.size("conv1d_width")
-    if width % h:
-        raise ValueError(f"lru_width = {width}: expected a multiple of num_attention_heads = {h}")
-    gates = 2 * (width * width // h + width) + width
-    weights = 2 * (d * width + width) + width * d + d + width * kernel + width + gates
-    state = Counted("a gated linear recurrence", weights + d, state_elements=width + width * (kernel - 1))
-    n_kv = reader.kv_heads(h)
-    head_dim = f.size("head_dim", None) or d // h
-    attention = reader.gqa(h, n_kv, head_dim, rope=reader.rope(head_dim), window=f.size("sliding_window"))
-    dense = reader.dense(f.size("d_ff") // 2)
-    made = {"recurrent": Layer(None, dense, counted=(state,)), "attention": Layer(attention, dense)}
-    return [made[types[i % len(types)]] for i in range(n_layers)]
 
 
 # ---- blocks listed one by one

@@ -190,6 +190,16 @@ def _gemma4_shapes(reader, kinds, n_kv, head_dim, same_kv):
     return shapes
 
 
+def helium(reader):
+    """wo is d x d whatever the heads are (HeliumAttention), so they must fill d."""
+    h, _, head_dim = reader.heads()
+    if h * head_dim != reader.d:
+        raise ValueError(
+            f"head_dim = {head_dim}: the {h} heads of a helium fill hidden_size = {reader.d} exactly"
+        )
+    return standard_layers(reader)
+
+
 def laguna(reader):
     """num_attention_heads_per_layer; the gate has one number per head, or per head and dimension (LagunaAttention)."""
     f = reader.f
@@ -269,25 +279,3 @@ def glm_moe_dsa(reader):
             for layer, kind in zip(layers, full, strict=True)
         ]
     return layers
-
-
-def longcat_flash(reader):
-    """Each layer holds two MLA, two feed-forwards, and experts beside them, some of which do nothing (LongcatFlashDecoderLayer)."""
-    f, d = reader.f, reader.d
-    mla, dense = reader.mla(reader.rope), reader.dense(f.size("ffn_hidden_size"))
-    width, experts, idle = (
-        f.size("expert_ffn_hidden_size"),
-        f.size("experts"),
-        f.size("zero_expert_num", 0, lowest=0),
-    )
-    active = f.size("active", highest=experts + idle)
-    router = d * (experts + idle) + (experts + idle if f.flag("router_bias", False) else 0)
-    f.defaulted.pop("router_bias", None)
-    moe = Counted(
-        "experts beside the feed-forward",
-        3 * d * width * experts + router,
-        3 * d * width * min(active, experts) + router,
-    )
-    reader.refuse("a mixture of experts")
-    first = Layer(mla, dense, counted=(moe,))
-    return [first, Layer(mla, dense)] * f.layers()

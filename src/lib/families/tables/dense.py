@@ -143,7 +143,7 @@ DENSE = {
     ),
     "cwm": Family(  # CwmConfig: the first and every fourth layer see the whole past
         defaults=defaults(1e6, 131072, 1e-5, sliding_window=8192, head_dim=128), windows="listed", stretched=True,
-        ignored=("mlp_bias",),
+        ffn_bias=("mlp_bias", False),
     ),
     "diffllama": Family(  # DiffLlamaAttention: four vectors that make lambda, and a norm without a gain
         defaults=defaults(1e4, 2048, 1e-5, n_kv_heads="n_heads"), bias=("attention_bias", False),
@@ -168,7 +168,7 @@ DENSE = {
     ),
     "helium": Family(  # HeliumRMSNorm, apply_rotary_pos_emb of modeling_helium
         defaults=defaults(1e5, 4096, 1e-8, head_dim=128, n_kv_heads="n_heads"), norm=GAIN_LAST, layout="adjacent",
-        bias=("attention_bias", False), out_bias=False, ffn_bias=("mlp_bias", False),
+        bias=("attention_bias", False), out_bias=False, ffn_bias=("mlp_bias", False), build="helium",
     ),
     "hyperclovax": Family(  # HyperCLOVAXDecoderLayer.post_norm1
         defaults=GRANITE.defaults, scale="attention_multiplier", embed="embedding_multiplier", refuse=MULTIPLIERS,

@@ -9,7 +9,6 @@ from ..family import (
     KDA_STATE,
     MULTIPLIERS,
     QWEN_MOE_FIELDS,
-    ROUTER_BIAS,
     Experts,
     Family,
     Part,
@@ -21,8 +20,8 @@ from ..family import (
 # fmt: off
 MAMBA = Family(  # MambaMixer
     keys={"eps": ("layer_norm_epsilon",)}, defaults={"eps": 1e-5, "max_len": 10**9, "expand": 2}, tied=True, build="only_states",
-    parts=mamba("expand d", "time_step_rank", "state_size", "conv_kernel", ("use_bias", False), ("use_conv_bias", True)),
-    ignored=("n_heads", "d_ff", "residual_in_fp32", "time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme",
+    parts=mamba("intermediate_size", "time_step_rank", "state_size", "conv_kernel", ("use_bias", False), ("use_conv_bias", True)),
+    ignored=("n_heads", "d_ff", "expand", "residual_in_fp32", "time_step_scale", "time_step_min", "time_step_max", "time_step_init_scheme",
              "time_step_floor", "use_mambapy", "use_associative_scan", "mixer_rms_eps", "activation"),
 )
 LFM2 = Family(  # Lfm2ShortConv, Lfm2MLP
@@ -33,7 +32,7 @@ LFM2 = Family(  # Lfm2ShortConv, Lfm2MLP
     parts=(Part("a short convolution", "4 d d + d conv_L_cache + d", "conv", state="d conv_L_cache"),
            Part("biases of the short convolution", "5 d", "conv", ("conv_bias", False))),
     ignored=("full_attn_idxs", "block_use_xavier_init", "conv_use_xavier_init", "block_mlp_init_scale", "block_out_init_scale",
-             "block_norm_eps", "block_use_swiglu", "block_dim", "conv_dim", "conv_dim_out", "num_heads", "use_pos_enc"),
+             "block_norm_eps", "block_use_swiglu", "block_dim", "conv_dim", "conv_dim_out", "num_heads", "use_pos_enc", "use_expert_bias"),
 )
 QWEN3_5 = Family(  # Qwen3_5GatedDeltaNet: Qwen3-Next with dense feed-forwards
     defaults=defaults(1e4, 32768, head_dim=256), norm=GEMMA, bias=("attention_bias", False), qk_norm=True, rotary=0.25,
@@ -62,7 +61,7 @@ HYBRID = {
         keys={"experts": ("num_experts",), "active": ("num_experts_per_tok", "num_experts_per_token"),
               "max_len": ("max_position_embeddings", "model_max_length"), "linear_num_heads": ("linear_num_heads", "num_attention_heads"),
               "linear_conv_kernel_dim": ("linear_conv_kernel_dim", "short_conv_kernel_size")},
-        defaults=defaults(6e6, 262144), attention="mla", bias=("attention_bias", False), layout="adjacent", windows="listed",
+        defaults=defaults(6e6, 262144), only={"tied": (False,)}, attention="mla", bias=("attention_bias", False), layout="adjacent", windows="listed",
         idle=("linear_attention",), moe=Experts(where="leading", shared_count="num_shared_experts"),
         parts=(Part("Kimi delta attention", KDA + " + 2 d linear_num_heads linear_head_dim", "linear_attention", state=KDA_STATE),
                Part("an output gate of attention", "d h", "attention")),
@@ -104,7 +103,7 @@ HYBRID = {
     "kimi_linear": Family(  # KimiLinearKimiDeltaAttention: the gates have a low rank; MLA without positions
         keys={"experts": ("num_experts",), "active": ("num_experts_per_tok", "num_experts_per_token"),
               "max_len": ("max_position_embeddings", "model_max_length")},
-        defaults={"eps": 1e-5, "max_len": 1048576}, attention="mla", bias=("attention_bias", False), positions="none",
+        defaults={"eps": 1e-5, "max_len": 1048576}, only={"tied": (False,)}, attention="mla", bias=("attention_bias", False), positions="none",
         windows="listed", idle=("linear_attention",), moe=Experts(where="leading", shared_count="num_shared_experts"),
         parts=(Part("Kimi delta attention", KDA + " + 2 d linear_head_dim + 2 linear_head_dim linear_num_heads linear_head_dim",
                     "linear_attention", state=KDA_STATE),),
@@ -116,7 +115,7 @@ HYBRID = {
         always=("a layer without attention",),
     ),
     "lfm2": LFM2,
-    "lfm2_moe": replace(LFM2, moe=Experts(where="leading"), parts=(*LFM2.parts, ROUTER_BIAS)),
+    "lfm2_moe": replace(LFM2, moe=Experts(where="leading")),
     "lfm3": Family(  # Lfm3DecoderLayer
         keys={"eps": ("norm_eps",)}, defaults=defaults(1e6, 128000, 1e-5, head_dim=128, sliding_window=None), tied=True,
         bias=("attention_bias", False), qk_norm=True, windows="listed", kinds={"conv": "conv"}, idle=("conv",), partial=True,
@@ -144,11 +143,4 @@ HYBRID = {
     ),
     "qwen3_5_moe_text": replace(QWEN3_5, keys=QWEN_MOE_FIELDS, moe=Experts(shared="shared_expert_intermediate_size", shared_gate=True)),
     "qwen3_5_text": QWEN3_5,
-    "recurrent_gemma": Family(  # RecurrentGemmaRecurrentBlock, RecurrentGemmaMlp: half of intermediate_size
-        keys={"activation": ("hidden_activation",), "sliding_window": ("attention_window_size",)},
-        defaults=defaults(1e4, 8192, n_kv_heads="n_heads", head_dim=None, logits_soft_cap=30.0, conv1d_width=4, sliding_window=2048),
-        tied=True, norm=GEMMA, bias=("attention_bias", False), out_bias=True, ffn_bias=True, activation="gelu_pytorch_tanh",
-        rotary=0.5, embed="sqrt", build="recurrent_gemma", refuse={"logits_soft_cap": (None, "a logit softcap")},
-        ignored=("w_init_variance_scale", "final_w_init_variance_scale", "block_types"),
-    ),
 }

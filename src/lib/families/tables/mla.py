@@ -1,6 +1,6 @@
 """Families with multi-head latent attention. Data, no code."""
 
-from ..family import DEEPSEEK_MOE, ROUTED, SINKS, Experts, Family, Part, defaults
+from ..family import DEEPSEEK_MOE, ROUTED, SINKS, Family, Part, defaults
 
 # fmt: off
 DEEPSEEK_V3 = Family(
@@ -51,11 +51,6 @@ MLA = {
             Part("hyper-connections before the head", "hc_mult hc_mult d + hc_mult + 1", "model"),
         ),
         always=("a clamped SwiGLU",),
-    ),
-    "longcat_flash": Family(  # LongcatFlashDecoderLayer
-        keys={"n_layers": ("num_layers", "num_hidden_layers"), "active": ("moe_topk",), **ROUTED}, defaults=defaults(1e7, 131072, 1e-5),
-        attention="mla", bias=("attention_bias", False), moe=Experts("expert_ffn_hidden_size"), layout="adjacent",
-        build="longcat_flash", always=("scaled latents",), ignored=("n_kv_heads", "head_dim", "d_ff", "zero_expert_type", "mla_scale_q_lora", "mla_scale_kv_lora"),
     ),
     "minicpm3": Family(  # MiniCPM3Config: three multipliers
         defaults=defaults(1e4, 32768, 1e-5), tied=True, attention="mla", bias=("attention_bias", False), ffn_bias=("mlp_bias", False),

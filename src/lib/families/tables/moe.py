@@ -104,7 +104,7 @@ MOE = {
         defaults=defaults(5e5, 131072, 1e-5, n_kv_heads=4, moe_layer_start_index=1, moe_layer_end_index=-1), tied=True,
         bias=("use_bias", False), ffn_bias=("use_bias", False), layout="adjacent",
         moe=Experts(where="range", shared_count="moe_num_shared_experts"),
-        parts=(ROUTER_BIAS,),
+        parts=(ROUTER_BIAS, Part("a bias of the head", "V", "head", ("use_bias", False))),
         ignored=("moe_norm_min", "moe_capacity", "moe_use_aux_free"),
     ),
     "exaone_moe": Family(  # ExaoneMoeAttention: RoPE on window layers only, if there are any
@@ -131,7 +131,7 @@ MOE = {
     "hy_v3": Family(  # HYV3Config
         keys=QWEN_MOE_FIELDS, defaults=defaults(11158840.0, 131072, 1e-5, head_dim=128), bias=("attention_bias", False), qk_norm=True,
         moe=Experts(where="leading", shared_count="num_shared_experts"),
-        ignored=("router_scaling_factor", "enable_moe_fp32_combine", "mlp_bias"),
+        ignored=("router_scaling_factor", "enable_moe_fp32_combine"), ffn_bias=("mlp_bias", False),
     ),
     "kolibri1": Family(  # Kolibri1DecoderLayer
         keys={"experts": ("num_local_experts", "num_experts")}, defaults=defaults(1e4, 262144, head_dim=128, sliding_window=None),
