@@ -63,7 +63,7 @@ UNREAD = {
     "gemma3n_text": "embeddings per layer, alternating updates and shared KV layers",
     "gemma4_assistant": "a draft model that reads another model's cache",
     "gemma4_unified_assistant": "a draft model that reads another model's cache",
-    "gemma4_unified_text": "Gemma 4 with heads of two widths and one embedding for all kinds of input",
+    "gemma4_unified_text": "heads of two widths and one embedding for all kinds of input",
     "git": "an image encoder whose output stands before the text",
     "hrm_text": "two stacks of layers that run several times",
     "hunyuan_v1_moe": "layers that share keys and values",
