@@ -70,5 +70,5 @@ solutions: setup ## write copies with solutions to build/solutions
 hub: model student ## try a class out: JupyterHub on loopback
 	@$(PY) -m book.classroom.hub
 
-gpu: model ## run the library on CUDA (or small on the CPU) against the fp64 oracle
+gpu: model ## run the library and its kernels on CUDA (or small on the CPU) against the fp64 oracle
 	@$(PY) -m book.gpu_check

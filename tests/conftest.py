@@ -19,10 +19,9 @@ import pytest
 from lib import kernels
 
 # Tests that compile are not collected where nothing can: one line at the end says so.
-NO_TRITON = kernels.missing()  # .. nor those of the kernels and chapter 11 where there is no Triton
+NO_TRITON = kernels.missing()  # then tests/kernels and chapter 11 are left out, and the header says so
 COMPILER = next(filter(None, map(shutil.which, [os.environ.get("CXX") or "c++", "g++", "clang++"])), None)
 collect_ignore = [] if COMPILER else ["test_compiled.py"]
-collect_ignore += ["kernels"] if NO_TRITON else []
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ import time
 
 import torch
 
+from book.gpu_kernels import check_kernels, cuda_clock, times, usable
 from book.paths import ROOT
 from lib import (
     LatentCache,
@@ -197,6 +198,7 @@ def run(device=None, tokens=None):
     report, start, cuda = Report(), time.perf_counter(), device.type == "cuda"
     for dtype in BOUNDS:
         check_attention(report, device, dtype)
+        check_kernels(report, device, dtype)
         check_models(report, device, dtype)
         d, sizes, S = (7168, V3, 256) if cuda else (192, SMALL, 48)
         check_latent(report, device, dtype, d, sizes, S)
@@ -205,6 +207,7 @@ def run(device=None, tokens=None):
         "provenance": provenance(device, time.perf_counter() - start),
         "ok": all(row["ok"] for row in report.rows),
         "real_model": real,
+        "kernel_times": times(device, cuda_clock) if cuda and not usable(device) else None,
         "checks": report.rows,
     }
 

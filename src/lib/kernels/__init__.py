@@ -25,8 +25,8 @@ def missing():
     """One sentence that says why the kernels cannot run here, or None."""
     if importlib.util.find_spec("triton") is None:
         return (
-            "Triton is not installed here: the kernels need it, and it comes for Linux on x86-64"
-            ' (pip install "modern-transformer-block[kernels]", about 0.7 GB on disk).'
+            "Triton is not installed here: the kernels need it, and it exists for Linux on x86-64"
+            " (make setup installs it there, 0.7 GB on disk)."
         )
     return None
 
