@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 
 from book.exercises import check, progress
 from book.explore.ch02_swiglu import draw_matrices, width_explorer
-from book.figures import COLORS, style
+from book.figures import style
 from book.predict import check_close, check_equal, check_shape, predict
 from lib import swiglu_width
 

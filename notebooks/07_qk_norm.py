@@ -14,14 +14,17 @@
 
 # %%
 import math
+from itertools import product
 
 import matplotlib.pyplot as plt
 import torch
 
 import lib
 from book.configs import load
+from book.evidence import row_range
 from book.exercises import check, progress
-from book.experiments import load_results
+from book.experiments import STATE, load_results, table_curves
+from book.experiments.pictures import draw_rates
 from book.explore.ch07_qk_norm import draw_saturation, qk_explorer
 from book.figures import COLORS, style
 from book.predict import check_close, check_equal, check_shape, predict
@@ -242,8 +245,10 @@ check_close("the weaker bound is reached", largest, math.sqrt(h * n_kv * width))
 # %% [markdown]
 # ## 6 · A real model without it
 #
-# SmolLM2-135M has no QK-norm. Its logits show what training left behind. We walk through its 30 blocks (9 query and 3 KV heads of 64) by hand, and in each look at what the softmax gets. **Predict** the
-# largest logit, in size, that you will meet in a text of some 40 tokens.
+# SmolLM2-135M has no QK-norm. Its logits show what training left behind. But what should one look at? A softmax does not see a common shift: add 100 to every logit of a row and no weight moves. What saturates it
+# is how far the row's logits lie **apart**: their range, largest minus smallest.
+#
+# We walk through the 30 blocks (9 query and 3 KV heads of 64) by hand, and in each look at what the softmax gets. **Predict** the widest range of a row that you will meet in a text of some 40 tokens.
 
 # %%
 my_guess = None
@@ -259,110 +264,120 @@ x, layers = model.emb(idx), []
 for block in model.blocks:
     q, k, _ = block.attn.project(block.attn_norm(x), cos, sin)
     both = ((q, k), (rms_norm(q), rms_norm(k)))
-    s, s_normed = ((a @ repeat_kv(b, 3).transpose(-1, -2) / 8)[0] for a, b in both)
-    p = s.masked_fill(~mask, -math.inf).softmax(-1)  # [h, T, T]
-    layers.append({"logits": s, "p": p, "normed": s_normed[:, mask].abs().max().item()})
+    s, normed = ((a @ repeat_kv(b, 3).transpose(-1, -2) / 8)[0].masked_fill(~mask, -math.inf) for a, b in both)
+    layers.append({"logits": s, "p": s.softmax(-1), "normed": normed, "stream": x[0].square().mean(-1).sqrt()})  # s [h, T, T]
     x = block(x, cos, sin)
 check_close("our walk = the model", model.head(model.norm(x)), model(idx))
-predict(my_guess, round(max(row["logits"][:, mask].abs().max().item() for row in layers), 1))
+predict(my_guess, round(max(row_range(row["logits"]).max().item() for row in layers), 1))
 
 # %% [markdown]
-# For each layer: its largest logit, and the entropy of its most decided head (later half of the text). The last column is what the same $q$ and $k$ would give after
-# a norm with gain 1, whose bound is $\sqrt{64} = 8$.
+# For each layer: its largest logit, the widest range of a row, and the entropy of its lowest-entropy head (later half of the text). The last column is the widest range that the same $q$ and $k$ would give after
+# a norm with gain 1, where it can never exceed $2\sqrt{64} = 16$.
 
 # %%
 del model  # half a gigabyte that nothing below needs
+s = layers[18]["logits"][0, -1]
+check_close("a row plus 100: the same weights", (s + 100).softmax(-1), s.softmax(-1))
 for i, row in enumerate(layers):
-    row["largest"] = row["logits"][:, mask].abs().flatten(1).max(1).values  # a head each
-    row["entropy"] = torch.special.entr(row["p"][:, T // 2 :]).sum(-1).mean(1)
+    row["range"], row["entropy"] = row_range(row["logits"]).amax(1), torch.special.entr(row["p"][:, T // 2 :]).sum(-1).mean(1)
     if i in (0, 6, 12, 16, 18, 20, 24, 29):
-        decided = f"most decided head {row['entropy'].min():.2f} nats"
-        logit = f"largest logit {row['largest'].max():5.1f}"
-        print(f"layer {i:>2}: {logit}   {decided}   normalised {row['normed']:.1f}")
-largest = torch.stack([row["largest"].max() for row in layers])
-check_equal("the layer with the largest", int(largest.argmax()), 18)
-check_equal("every layer above 8", bool((largest > 8).all()), True)
-check_equal("normalised: every layer below 8", all(row["normed"] < 8 for row in layers), True)
+        words = f"largest logit {row['logits'].max():5.1f}   widest range {row['range'].max():5.1f}"
+        print(f"layer {i:>2}: {words}   lowest entropy {row['entropy'].min():.2f} nats   normalised {row_range(row['normed']).max():4.1f}")
+ranges = torch.stack([row["range"].max() for row in layers])
+normed = torch.stack([row_range(row["normed"]).max() for row in layers])
+print(f"largest logit of any layer: {max(row['logits'].max().item() for row in layers):.1f}")
+check_equal("the layer with the widest", int(ranges.argmax()), 18)
+check_equal("normalised: every layer below 16", bool((normed < 16).all()), True)
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
-_ = axes[0].bar(range(30), largest, color=COLORS["old"], label="SmolLM2")
-normed = [row["normed"] for row in layers]
+_ = axes[0].bar(range(30), ranges, color=COLORS["old"], label="SmolLM2")
 _ = axes[0].plot(range(30), normed, "o", ms=7, color=COLORS["new"], label="same q, k, normalised")
-_ = axes[0].axhline(8, color=COLORS["cached"], ls=":")
-_ = axes[0].set(xlabel="layer", title="largest logit")
+_ = axes[0].axhline(16, color=COLORS["cached"], ls=":")
+_ = axes[0].set(xlabel="layer", title="widest range of a row")
 _ = axes[0].legend()
 entropy = torch.stack([row["entropy"] for row in layers])  # [30, h]
 _ = axes[1].plot(range(30), entropy.mean(1), color=COLORS["old"], label="mean of 9 heads")
-_ = axes[1].plot(range(30), entropy.amin(1), color=COLORS["ink"], ls="--", label="most decided head")
+_ = axes[1].plot(range(30), entropy.amin(1), color=COLORS["ink"], ls="--", label="lowest head")
 _ = axes[1].set(xlabel="layer", title="entropy, nats", ylim=(-0.1, None))
 _ = axes[1].legend()
 plt.show()
 
 # %% [markdown]
-# *In words: left, bars between 8 and 25 and one, layer 18, twice as high; dots for the normalised scores, all below the dotted line at 8. Right, mean entropy
-# between 1 and 3 nats, and the most decided head near 0 in layer 18.*
+# *In words: left, one bar per layer, the highest in layer 18; dots for the normalised scores, all below the dotted line at 16. Right, mean entropy
+# between 1 and 3 nats, and the lowest head near 0 in layer 18.*
 #
-# What does the most decided head of layer 18 decide?
+# What does the lowest-entropy head of layer 18 decide, and is it alone? **Predict** how many of the 270 heads put more than half of their weight on the first token.
 
 # %%
+my_guess = None
 head = int(entropy[18].argmin())
-on_first = layers[18]["p"][head, :, 0]
 last = layers[18]["logits"][head, T - 1]
-print(f"layer 18, head {head}: weight on the first token at least {on_first.min():.3f}, of every query")
-print(f"last query: logit of the first token {last[0]:.0f}, of the others at most {last[1:].max():.0f}")
-check_equal("it looks at the first token only", bool(on_first.min() > 0.99), True)
+print(f"layer 18, head {head}: weight on the first token at least {layers[18]['p'][head, :, 0].min():.3f}, of every query")
+print(f"its last query: logit of the first token {last[0]:.0f}, of the others at most {last[1:].max():.0f}")
+on = {n: torch.stack([row["p"][:, T // 2 :, n].mean(1) for row in layers]) for n in (0, 1, 2)}  # [30, h]
+sinks = {n: int((weight > 0.5).sum()) for n, weight in on.items()}
+predict(my_guess, sinks[0], "of 270")
+print(f"on the second token: {sinks[1]}; on the third: {sinks[2]}")
+stream = [float(row["stream"][0] / row["stream"][1:].median()) for row in layers]
+born = next(i for i, ratio in enumerate(stream) if ratio > 20)
+print(f"the first token's stream: up to {max(stream):.0f} times the others', above 20 times from the input of block {born} on")
+check_equal("many heads on the first token, none on the second", [sinks[0] > 60, sinks[1]], [True, 0])
 
 # %% [markdown]
-# That head is saturated: every query looks at the first token, so the head adds the same vector to all of them. SmolLM2 was trained to its end and works, so large logits in a head do not
-# by themselves ruin a model. QK-norm is an insurance.
+# Those heads are **attention sinks** (Xiao et al. 2023, arXiv 2309.17453): a softmax always sums to 1, so weight that has nowhere to go is parked on the first token. The token that receives it carries a **massive
+# activation** (Sun et al. 2024, arXiv 2402.17762): its stream is many times as long as the others', which chapter 09 meets from the other side. A window that drops the first token takes the sink away; gpt-oss therefore
+# learns a sink logit per head, and streaming servers keep the first tokens.
 #
-# ## 7 · Under a large learning rate
+# So a saturated head need not be a broken one: SmolLM2 was trained to its end and works. QK-norm is an insurance.
 #
-# The insurance is claimed when training is rough. This book's experiment trains the same small model (1.04M parameters) with and without QK-norm, at learning rates that are far too
-# large, three seeds each, and looks at the logits at every step. It was run once; `make experiments` makes it again.
+# ## 7 · What the insurance pays
+#
+# It is claimed when training is rough. The experiment, after Wortsman et al. 2023 (arXiv 2309.14322): the same small model (1.04M parameters; bytes of English chat written by SmolLM2) with and without QK-norm at six
+# learning rates, three seeds each, 256 steps of 512 bytes. The yardstick is a bigram table of the same bytes (chapter 09). **Predict**: at the best rate of each, by how many bits per byte does QK-norm help?
 
 # %%
-results = load_results("qk_norm")
-runs = {(run["variant"], run["lr"], run["seed"]): run for run in results["runs"]}
-both = sorted(at[1:] for at in runs if at[0] == "modern" and ("no_qk_norm", *at[1:]) in runs)
-pairs = [[runs[variant, *at] for variant in ("no_qk_norm", "modern")] for at in both]
-top = [[max(probe[1] or 0 for probe in run["probes"]) for run in pair] for pair in pairs]
-low = [[min(probe[3] for probe in run["probes"] if probe[3] is not None) for run in pair] for pair in pairs]
-bits = [[run["bits_per_byte"] for run in pair] for pair in pairs]
-print(f"{'':>12}   {'largest logit':^15}   {'lowest entropy':^15}   {'bits per byte':^16}")
-print(f"{'rate':>6}{'seed':>6}" + "   {:>8}{:>7}   {:>8}{:>7}   {:>8}{:>8}".format(*("without", "with") * 3))
-for (lr, seed), t, e, b in zip(both, top, low, bits):
-    logits, entropies = f"{t[0]:>8.1f}{t[1]:>7.1f}", f"{e[0]:>8.2f}{e[1]:>7.2f}"
-    print(f"{lr:>6g}{seed:>6}   {logits}   {entropies}   {b[0]:>8.3f}{b[1]:>8.3f}")
-print(f"byte frequencies alone: {results['text']['unigram_bits']:.3f} bits per byte")
-check_equal("larger logits without, of 9 pairs", sum(a > b for a, b in top), 9)
-better = {rate: sum(b < a for (lr, _), (a, b) in zip(both, bits) if lr == rate) for rate in (0.01, 0.03, 0.1)}
-check_equal("better text with QK-norm, of 3 seeds", better, {0.01: 3, 0.03: 3, 0.1: 0})
+my_guess = None
+results = load_results("rates")
+rates, kinds = results["settings"]["rates"], {"no_qk_norm": "without", "modern": "with"}
+at, bits, wide = STATE.index("range") + 1, {}, {}  # a probe is [step, *STATE]
+for v, lr in product(kinds, rates):
+    of = [r for r in results["runs"] if (r["variant"], r["lr"]) == (v, lr)]
+    bits[v, lr] = torch.tensor([r["bits_per_byte"] or math.inf for r in of])
+    wide[v, lr] = max(probe[at] or 0 for r in of for probe in r["probes"])
+bigram = float(table_curves([256], "rates")[0][1])
+best = {v: min(rates, key=lambda lr: bits[v, lr].mean()) for v in kinds}
+predict(my_guess, round((bits["no_qk_norm", best["no_qk_norm"]].mean() - bits["modern", best["modern"]].mean()).item(), 2), "bits per byte")
+print(f"{'rate':>7} {'bits without':>14} {'with QK-norm':>13} {'widest range without':>22} {'with':>6}")
+for lr in rates:
+    b, w = [bits[v, lr].mean() for v in kinds], [wide[v, lr] for v in kinds]
+    print(f"{lr:>7g} {b[0]:>14.2f} {b[1]:>13.2f} {w[0]:>22,.0f} {w[1]:>6.0f}")
+print(f"bigram table of the same bytes: {bigram:.2f}; best rates {best['no_qk_norm']:g} without, {best['modern']:g} with")
 
 # %%
-rates = sorted({lr for lr, _ in both})
-fig, axes = plt.subplots(1, len(rates), figsize=(11, 4), sharey=True, squeeze=False)
-for ax, rate in zip(axes[0], rates):
-    for (lr, _), pair in zip(both, pairs):
-        for run, color, dashes in zip(pair, ("old", "new"), ("--", "-")) if lr == rate else ():
-            probes = [probe for probe in run["probes"] if probe[1] is not None]
-            at, logit = [p[0] for p in probes], [p[1] for p in probes]
-            _ = ax.plot(at, logit, color=COLORS[color], ls=dashes, lw=1.6)
-    _ = ax.set(yscale="log", xlabel="step", title=f"rate {rate:g}")
-_ = axes[0, 0].set_ylabel("largest logit")
+fig, axes = plt.subplots(1, 2, figsize=(11, 4.4))
+draw_rates(axes, rates, bits, wide, bigram)
 plt.show()
+usable = {v: [lr for lr in rates if bits[v, lr].mean() < bigram] for v in kinds}
+for v, words in kinds.items():
+    print(f"rates that beat the bigram table {words} QK-norm: {', '.join(f'{lr:g}' for lr in usable[v])}")
+check_equal("a wider usable range with QK-norm", len(usable["modern"]) > len(usable["no_qk_norm"]), True)
+check_equal("wider rows without, at every rate from 1e-3", [wide["no_qk_norm", r] > wide["modern", r] for r in rates[1:]], [True] * 5)
 
 # %% [markdown]
-# *In words: one panel a learning rate, a line a seed, logarithmic. Without QK-norm (dashed) the largest logit climbs to about 100, 1,000 and 10,000; with it they stay near 10, but for one.*
+# *In words: left, two valleys; the violet one stays low over more rates. Right, both rise with the rate, the grey one to a thousand times the violet one.*
 #
-# What the table shows, and what it does not:
+# What the figure shows, and what it does not:
 #
-# - Without QK-norm the logits grow with the rate, past 10,000, and the most decided layer's entropy falls to 0. With it they stay near 10, in one run below 35 (the bound at gain 1 is $\sqrt{32}$; the gains have grown).
-# - At 0.01 and 0.03 the runs with QK-norm predict the held-out text better, in all six pairs.
-# - At 0.1 they predict it **worse**, in all three. Both kinds end near what byte frequencies alone give, and one run with QK-norm ends above it (4.361 against 4.358): bounded logits do not rescue a training that breaks elsewhere.
+# - QK-norm buys a **wider range of usable rates**. At each one's best rate the difference is small; at rates ten times too large it decides whether the run gets past a bigram table.
+# - Without it the rows' ranges grow with the rate, past any softmax. With it they stay near $2\\sqrt{32}$, as far as the gains allow.
+# - It does not make a bad rate a good one: at 0.1 the normed runs are worse than at 0.003 by more than a third of a bit.
 #
-# These are runs of 128 steps on a million parameters; they show nothing of 22 billion. There, Dehghani et
+# Why do they grow? The gradient of $W_q$ carries a factor $|k|$, and that of $W_k$ a factor $|q|$: the longer the one, the larger the other's step, so growth feeds itself. Under the norm the scores do not depend on the length of
+# $W_q$'s output at all, only on its direction, and an update moves the direction of a long matrix less than that of a short one: the effective rate falls by itself. Henry et al. 2020 (arXiv 2010.04245) normalised queries and keys first,
+# to keep the softmax from "arbitrary saturation".
+#
+# These are runs of 256 steps on a million parameters; they show nothing of 22 billion. There, Dehghani et
 # al. report that training of their largest vision transformers diverged, with very large attention logits and almost no entropy, and that normalising $q$ and $k$ (with LayerNorm) cured it
 # (ViT-22B, arXiv 2302.05442, section 2).
 #

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 import lib
 from book.evidence import excerpts, held_out_purity, layer_inputs, same_size
+from book.experiments import load_results, table_curves
 
 ROWS = {}
 
@@ -77,6 +78,75 @@ def saddle(which):
     z = x1 + 0.5 * x2
     value = F.silu(z) * (0.5 * x1 - x2) if which == "real" else F.gelu(z)
     return (value.max() - value.min()).item()
+
+
+# ---- SmolLM2's attention
+
+
+@functools.cache
+def attention_rows():
+    """Weights of SmolLM2's 270 heads on a short text, and the length of every token's stream before each block."""
+    folder = lib.find_model()
+    model = lib.load_model(folder)
+    text = "The old lighthouse keeper climbed the stairs every evening. When the light was burning, he wrote one line in his book."
+    idx = torch.tensor([lib.load_tokenizer(folder).encode(text).ids])
+    T = idx.shape[1]
+    cos, sin = lib.rope_cache(T, 64, 100_000.0)
+    mask = lib.causal_mask(torch.arange(T), torch.arange(T))
+    x, weights, streams = model.emb(idx), [], []
+    with torch.no_grad():
+        for block in model.blocks:
+            q, k, _ = block.attn.project(block.attn_norm(x), cos, sin)
+            s = (q @ lib.repeat_kv(k, 3).transpose(-1, -2) / 8)[0].masked_fill(~mask, -torch.inf)
+            weights.append(s.softmax(-1)[:, T // 2 :])
+            streams.append(x[0].square().mean(-1).sqrt())
+            x = block(x, cos, sin)
+    return torch.stack(weights), torch.stack(streams)
+
+
+@claim(
+    "07", "a third of the heads put more than half of their weight on the first token", "the second token", 60
+)
+def sinks(which):
+    weights, _ = attention_rows()
+    return float((weights[..., 0 if which == "real" else 1].mean(-1) > 0.5).sum())
+
+
+@claim("07", "one token's stream is far longer than the others' from the middle on", "the second token's", 20)
+def massive(which):
+    _, streams = attention_rows()
+    return (streams[15, 0 if which == "real" else 1] / streams[15, 2:].median()).item()
+
+
+# ---- the training runs
+
+
+def ends(name, variant, lr=None):
+    runs = load_results(name, quiet=True)["runs"]
+    return torch.tensor(
+        [r["bits_per_byte"] for r in runs if r["variant"] == variant and lr in (None, r["lr"])]
+    )
+
+
+def at_step(name, variant, step):
+    """Mean held-out bits at a step, and the bigram table of the bytes read until then."""
+    runs = [r for r in load_results(name, quiet=True)["runs"] if r["variant"] == variant]
+    return sum(dict(map(tuple, r["held_out"]))[step] for r in runs) / len(runs), table_curves([step], name)[
+        0
+    ][1]
+
+
+@claim(
+    "07",
+    "with QK-norm a rate ten times too large still beats a bigram table (bits below it)",
+    "without QK-norm",
+    0.0,
+)
+def rate(which):
+    return (
+        table_curves([256], "rates")[0][1]
+        - ends("rates", "modern" if which == "real" else "no_qk_norm", 3e-2).mean().item()
+    )
 
 
 @pytest.mark.parametrize("name", ROWS)

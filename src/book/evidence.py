@@ -34,6 +34,12 @@ def held_out_purity(features, wanted, k=10, best=10):
     return purity[chosen].mean().item(), judged.mean().item()
 
 
+def row_range(logits):
+    """Largest minus smallest logit that each query may see, what saturates a softmax: [h, T, T], -inf where masked -> [h, T]."""
+    seen = logits > -torch.inf
+    return logits.amax(-1) - logits.masked_fill(~seen, torch.inf).amin(-1)
+
+
 @torch.no_grad()
 def layer_inputs(model, ids, layer):
     """What the feed-forward part of `layer` gets for each row of ids [B, T], normalised: [B, T, d]. Only the blocks below it run."""
