@@ -56,7 +56,6 @@ UNREAD = {
     "blt": "bytes grouped into patches, by three models in one",
     "cohere_compass_text": "pooled embeddings instead of a language head",
     "cpmant": "relative positions over the segments of a prompt",
-    "dbrx": "a nested attn_config and ffn_config",
     "deepseek_v4": "caches of compressed tokens",
     "dory": "layers that run several times",
     "dots3_note_text": "MLA of two sizes, one of them with an indexer",

@@ -174,4 +174,15 @@ MOE = {
         keys=ROUTED, defaults=defaults(1e6, 131072, 1e-5, head_dim=128), bias=("attention_bias", False), out_bias=False, partial=True,
         moe=Experts(shared_count="n_shared_experts"),
     ),
+    "dbrx": Family(  # DbrxAttention, DbrxExperts: their fields stand in attn_config and ffn_config (table.LIFTED)
+        keys={
+            "n_kv_heads": ("attn_config.kv_n_heads",), "base": ("attn_config.rope_theta",), "max_len": ("max_seq_len",),
+            "d_ff": ("ffn_config.ffn_hidden_size",), "experts": ("ffn_config.moe_num_experts",),
+            "active": ("ffn_config.moe_top_k",), "activation": ("ffn_config.ffn_act_fn",),
+        },
+        defaults={"base": 1e4, "max_len": 2048}, norm={"kind": "layer", "eps": 1e-5}, moe=Experts("d_ff"),
+        refuse={"attn_config.clip_qkv": (None, "clipping of q, k and v")}, only={"tied": (False,)},
+        ignored=("ffn_config.moe_jitter_eps", "ffn_config.moe_loss_weight", "ffn_config.moe_normalize_expert_weights",
+                 "ffn_config.uniform_expert_assignment", "attn_config.attn_pdrop"),
+    ),
 }
