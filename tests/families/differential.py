@@ -103,7 +103,9 @@ _FIXED = {  # where a class has no default, or sizes must fit together, or anoth
     "opt": {"hidden_size": 32, "num_attention_heads": 4, "word_embed_proj_dim": 32, "do_layer_norm_before": True}
     | {"_remove_final_layer_norm": False, "layer_norm_elementwise_affine": True},
 }  # fmt: skip
-REFUSED = ()  # rows of which this generator draws nothing that both sides read
+# Rows of which this generator draws nothing that both sides read. dbrx: the class of transformers 5.24 asks its nested attn_config for a
+# rope_theta that it does not have and builds no small model; its published file is in tests/data/configs/second.
+REFUSED = ("dbrx",)
 _DERIVED = {"gpt_bigcode": ("num_key_value_heads",)}  # the class computes it from another field
 _NEEDS_HEAD_DIM = ("hunyuan_v1_dense", "ministral")  # these classes fail without one
 
