@@ -40,7 +40,7 @@ def test_the_other_dtypes(found, dtype):
         assert r["stack"] == r["local"] == 0 and r["shared"] <= cards.A100.shared_per_program, (name, r)
 
 
-def test_the_measure_can_fail():
+def test_the_measure_can_fail(found):
     """128 rows of the latent kernel spill: cuobjdump's lines are read, and a spill is seen."""
     import json
 
@@ -48,6 +48,9 @@ def test_the_measure_can_fail():
 
     rows = json.loads(RESULT.read_text(encoding="utf-8"))["latent"]["80"]
     assert rows["128 32 2"]["stack"] > 0 and rows["32 32 2"]["stack"] == 0
+    assert rows["32 32 2"] == found["bfloat16", 80]["latent DeepSeek-V3"], (
+        "run: python -m book.compiled --write"
+    )
 
 
 def test_a_process_that_interprets_does_not_compile():
