@@ -603,7 +603,18 @@ def test_the_plan_is_what_the_docstring_says():
 # The committed results --------------------
 
 
-COMMITTED = ("scan", "epoch", "rates", "spike", "training", "qk_norm", "ablation", "second_rate")
+COMMITTED = (
+    "scan",
+    "epoch",
+    "low_rate",
+    "rates",
+    "spike",
+    "cache_scan",
+    "training",
+    "qk_norm",
+    "ablation",
+    "second_rate",
+)
 
 
 @pytest.mark.parametrize("name", COMMITTED)
