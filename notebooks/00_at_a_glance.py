@@ -119,7 +119,7 @@ print(rows)
 # boxes differ: today every norm is an RMSNorm, q and k are normed and turned inside attention, the MLP is a SwiGLU, and no position is added at the input.*
 #
 # **MoE** is a further choice: a router sends each token to a few of many feed-forward layers, the experts. Its box is dashed because this book
-# does not run it. Chapter 10 counts it, so that you can read such configs too.
+# does not run it. [Chapter 10](10_real_models.ipynb) counts it, so that you can read such configs too.
 #
 # ## 3 · Six changes, and what each buys
 #
@@ -220,7 +220,7 @@ print(f"DeepSeek-V3 against itself without compression: {exact:.1f} times")
 check_close("4 to 60, and 71", [*ratio.values(), exact], [4, 56.9, 71.1], 0.001)
 
 # %% [markdown]
-# "60" is 57 with keys of 128; V3's real keys are wider, which gives 71. Chapter 06 has a third denominator. Whenever you read "N times smaller", ask.
+# "60" is 57 with keys of 128; V3's real keys are wider, which gives 71. [Chapter 06](06_mla.ipynb) has a third denominator. Whenever you read "N times smaller", ask.
 #
 # ### A table ends, a rotation does not
 #
@@ -249,7 +249,7 @@ check_close("the longer model, first 16 tokens", longer(idx), new(idx))
 check_shape("logits for 2,000 tokens", longer(idx.repeat(1, 125)), [2, 2000, 1000])
 
 # %% [markdown]
-# For RoPE, `max_len` is a setting and not a tensor. That it **runs** beyond its trained length does not yet mean that it runs well: chapter 04.
+# For RoPE, `max_len` is a setting and not a tensor. That it **runs** beyond its trained length does not yet mean that it runs well: [chapter 04](04_rope_in_practice.ipynb).
 #
 # ## 4 · The same six questions, asked of real models
 #
@@ -268,7 +268,7 @@ check_equal("models with RoPE", sum("RoPE" in a["positions"] for a in answers.va
 
 # %% [markdown]
 # After GPT-2, RMSNorm and RoPE are everywhere here, and so is a gated feed-forward, alone or in the experts of a MoE. The rest is where today's models differ: where the norms stand, how many KV heads, windows, QK-norm, tying. By
-# chapter 10 you will read such a line from any config.json, and catch it where it misleads.
+# [chapter 10](10_real_models.ipynb) you will read such a line from any config.json, and catch it where it misleads.
 #
 # ## 5 · Notation
 #
@@ -431,9 +431,9 @@ check("00.claims", claims_solution)
 # understand.
 #
 # **In practice.** "Everyone uses pre-norm, SwiGLU, RoPE and no biases" is nearly true: in section 4, OLMo 2 (`model_type` olmo2) norms after each part, Gemma 3 before and after, its gate is a GELU
-# (`hidden_activation` gelu_pytorch_tanh), and gpt-oss has biases (`attention_bias` true). Chapter 10 counts such exceptions.
+# (`hidden_activation` gelu_pytorch_tanh), and gpt-oss has biases (`attention_bias` true). [Chapter 10](10_real_models.ipynb) counts such exceptions.
 #
-# **Sources.** Zhang & Sennrich 2019 (arXiv 1910.07467): RMSNorm. Shazeer 2020 (2002.05202): SwiGLU. Su et al. 2021 (2104.09864): RoPE. Shazeer 2019 (1911.02150): MQA. Ainslie et al. 2023
+# **Sources.** Zhang & Sennrich 2019 ([arXiv 1910.07467](https://arxiv.org/abs/1910.07467)): RMSNorm. Shazeer 2020 (2002.05202): SwiGLU. Su et al. 2021 (2104.09864): RoPE. Shazeer 2019 (1911.02150): MQA. Ainslie et al. 2023
 # (2305.13245): GQA. DeepSeek-AI 2024 (2405.04434): MLA. Dehghani et al. 2023 (2302.05442): QK-norm in ViT-22B. Press & Wolf 2016 (1608.05859): tying. Touvron et al. 2023 (2302.13971): LLaMA,
 # which put most of it together. Llama Team 2024 (2407.21783).
 

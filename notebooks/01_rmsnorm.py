@@ -37,7 +37,7 @@ style()
 # $$\mathrm{LayerNorm}(x) = g \odot \frac{x - \bar x}{\sqrt{\mathrm{var}(x) + \epsilon}} + b, \qquad
 # \mathrm{RMSNorm}(x) = g \odot \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}} .$$
 #
-# RMSNorm (Zhang & Sennrich 2019, arXiv 1910.07467, eq. 4) divides by the **root mean square** and does nothing else: no mean, no shift.
+# RMSNorm (Zhang & Sennrich 2019, [arXiv 1910.07467](https://arxiv.org/abs/1910.07467), eq. 4) divides by the **root mean square** and does nothing else: no mean, no shift.
 #
 # Take $x = (1, 2, 3, 4)$, gain 1, eps 0. The squares are 1, 4, 9, 16. **Write down** the first entry of the output.
 
@@ -76,7 +76,7 @@ for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
 
 # %% [markdown]
 # One vector of parameters fewer, one reduction fewer. In GPT-2 small that is 25 norms of width 768. The paper reports 7 to 64 % less running time for
-# the models it tried, with comparable results; our own training comes in chapter 09.
+# the models it tried, with comparable results; our own training comes in [chapter 09](09_full_block.ipynb).
 
 # %%
 gpt2 = read_config(configs.path("gpt2"))
@@ -164,7 +164,7 @@ def overflow_solution():
 check("01.overflow", overflow_solution)
 
 # %% [markdown]
-# $300^2 = 90{,}000$ is more than fp16 holds, so the mean square is $\infty$. And $300/\infty$ is an ordinary 0: no error, no NaN (skyzh/tiny-llm#288).
+# $300^2 = 90{,}000$ is more than fp16 holds, so the mean square is $\infty$. And $300/\infty$ is an ordinary 0: no error, no NaN ([skyzh/tiny-llm#288](https://github.com/skyzh/tiny-llm/issues/288)).
 #
 # One large entry is enough, because it makes the mean infinite. Draw entries at scale 100: about one in a hundred is above 256 and overflows when squared.
 # **Predict** the share of *rows* that come out as all zeros, at $d = 64$ and at $d = 1024$.
@@ -262,7 +262,7 @@ check("01.eps", eps_solution)
 
 # %% [markdown]
 # Which eps, the config says, under a different name in each family. PyTorch's own `rms_norm` has a third default: without an eps it takes the machine
-# epsilon of the dtype it computes in. A port that leaves eps to the framework runs a slightly other model (pytorch#155527).
+# epsilon of the dtype it computes in. A port that leaves eps to the framework runs a slightly other model ([pytorch#155527](https://github.com/pytorch/pytorch/issues/155527)).
 
 # %%
 small = torch.full((8,), 1e-3)
@@ -289,7 +289,7 @@ check_equal("Gemma", gemma, torch.tensor([-1.3046875, 1.3359375, 0.9296875, 2.12
 
 # %% [markdown]
 # Three of four entries differ. The wrong order does not break a model; it makes a port that should agree bit for bit agree only roughly
-# (transformers#29402 for Gemma; transformers#38131 for OLMo 2, which had run in Llama's order).
+# ([transformers#29402](https://github.com/huggingface/transformers/issues/29402) for Gemma; [transformers#38131](https://github.com/huggingface/transformers/issues/38131) for OLMo 2, which had run in Llama's order).
 #
 # **Three: 1 + w.** Gemma's files store the gain **minus 1**, so a fresh model starts from zeros. **Four: no gain at all.** nanochat's `norm` calls
 # `F.rms_norm` without a weight. Neither stands in a config.json: the first follows from `model_type`, the second from the code. `lib` keeps a table of the
@@ -419,8 +419,8 @@ check_equal("without its gain, more than 20 times too large", size(rms_norm(rows
 #
 # ## 6 · Bugs that shipped
 #
-# **The wrong divisor.** Course code divided by the standard deviation, and a book's formula took the root twice (stanford-cs336/assignment1-basics#93,
-# rasbt/LLMs-from-scratch#369). On $x = (1, 2, 3, 4)$:
+# **The wrong divisor.** Course code divided by the standard deviation, and a book's formula took the root twice ([stanford-cs336/assignment1-basics#93](https://github.com/stanford-cs336/assignment1-basics/issues/93),
+# [rasbt/LLMs-from-scratch#369](https://github.com/rasbt/LLMs-from-scratch/issues/369)). On $x = (1, 2, 3, 4)$:
 
 # %%
 x = torch.tensor([1.0, 2.0, 3.0, 4.0])
@@ -433,7 +433,7 @@ check_close("as reported", deviation, [0.774597, 1.549193, 2.32379, 3.098387], 1
 check_close("as reported", double_root, [0.604275, 1.20855, 1.812825, 2.4171], 1e-5)
 
 # %% [markdown]
-# **The 1 added twice.** One file format stores Gemma's gains with the 1 already in them; a reader added it again (utensils/mold#1078). For a stored weight of
+# **The 1 added twice.** One file format stores Gemma's gains with the 1 already in them; a reader added it again ([utensils/mold#1078](https://github.com/utensils/mold/issues/1078)). For a stored weight of
 # 8.6856:
 
 # %%
@@ -499,7 +499,7 @@ check("01.fault", fault_solution)
 # **In practice.** Read `rms_norm_eps` (1e-5 for Llama 2 and 3, 1e-6 for Llama 1, Qwen3 and Gemma), never leave it to a default. Square in fp32. In a Gemma file, know
 # whether the 1 is in. `post_attention_layernorm` in a Llama checkpoint is the **pre**-norm of the feed-forward layer.
 #
-# **Sources.** Zhang & Sennrich 2019 (arXiv 1910.07467). Vaswani et al. 2017 (arXiv 1706.03762), section 3.1: post-norm. Ba et al. 2016, LayerNorm (arXiv 1607.06450). Touvron et al. 2023, LLaMA (arXiv 2302.13971), section 2.2. The
+# **Sources.** Zhang & Sennrich 2019 ([arXiv 1910.07467](https://arxiv.org/abs/1910.07467)). Vaswani et al. 2017 ([arXiv 1706.03762](https://arxiv.org/abs/1706.03762)), section 3.1: post-norm. Ba et al. 2016, LayerNorm ([arXiv 1607.06450](https://arxiv.org/abs/1607.06450)). Touvron et al. 2023, LLaMA ([arXiv 2302.13971](https://arxiv.org/abs/2302.13971)), section 2.2. The
 # config.json files named above; karpathy/nanochat, `nanochat/gpt.py`; the issues named above.
 
 # %%

@@ -34,7 +34,7 @@ gelu_mlp = 2 * d * (4 * d)
 print(f"GELU MLP: 2 x {d} x {4 * d} = {gelu_mlp:,} parameters")
 
 # %% [markdown]
-# SwiGLU (Shazeer 2020, arXiv 2002.05202) has a third matrix. Two of them look at $x$ side by side:
+# SwiGLU (Shazeer 2020, [arXiv 2002.05202](https://arxiv.org/abs/2002.05202)) has a third matrix. Two of them look at $x$ side by side:
 #
 # $$\mathrm{SwiGLU}(x) = W_{down}\left(\mathrm{silu}(W_{gate}\, x) \odot W_{up}\, x\right), \qquad \mathrm{silu}(z) = z \cdot \sigma(z).$$
 #
@@ -302,14 +302,14 @@ check_equal("trained above one half, each random one below", [judged[0] > 0.5, m
 # ones fall back. So here the gate **has** learned something, and we know it because the same test fails without it.
 #
 # **Why is this better than a GELU?** Nobody has derived it. Shazeer's paper reports lower loss for the gated variants at equal parameters and FLOPs, lowest with GELU or Swish (silu) as the gate (table 1), and in
-# its conclusions offers no explanation but divine benevolence (arXiv 2002.05202, section 4). Chapter 09 trains both.
+# its conclusions offers no explanation but divine benevolence ([arXiv 2002.05202](https://arxiv.org/abs/2002.05202), section 4). [Chapter 09](09_full_block.ipynb) trains both.
 #
 # ## 5 · Conventions
 #
 # - **The gate's activation.** `hidden_act: silu` is SwiGLU (Llama, Qwen, SmolLM2). Gemma 2 has `hidden_activation: gelu_pytorch_tanh` and also three
 #   matrices: GeGLU.
 # - **The number of matrices is not in the file.** StarCoder2-7B has `hidden_act: gelu_pytorch_tanh` and **two** matrices
-#   (`intermediate_size` 18,432 = 4 $d$); Nemotron-Mini-4B has `relu2` and two. It follows from `model_type`, which is why chapter 10's reader keeps a table.
+#   (`intermediate_size` 18,432 = 4 $d$); Nemotron-Mini-4B has `relu2` and two. It follows from `model_type`, which is why [chapter 10](10_real_models.ipynb)'s reader keeps a table.
 # - **Fused tensors.** Some files store gate and up in one tensor. Which half is the gate, or whether the rows alternate, is a convention of that file.
 
 # %%
@@ -329,7 +329,7 @@ check_equal("Gemma-2B's ratio", 16384 / 2048, 8.0)
 #
 # ## 6 · Bugs that shipped
 #
-# **Nearest instead of up.** An answer in transformers#27139 explains 11,008 as the closest multiple of 128. Compute it:
+# **Nearest instead of up.** An answer in [transformers#27139](https://github.com/huggingface/transformers/issues/27139) explains 11,008 as the closest multiple of 128. Compute it:
 
 # %%
 nearest = 128 * round(8 / 3 * 4096 / 128)
@@ -337,7 +337,7 @@ print(f"closest multiple of 128: {nearest:,}   the checkpoint: {swiglu_width(409
 check_equal("it is another number", nearest, 10_880)
 
 # %% [markdown]
-# **A report with the wrong widths.** The first version of the Llama 3 report printed feed-forward widths of 6,144, 12,288 and 20,480 (meta-llama/llama3#283).
+# **A report with the wrong widths.** The first version of the Llama 3 report printed feed-forward widths of 6,144, 12,288 and 20,480 ([meta-llama/llama3#283](https://github.com/meta-llama/llama3/issues/283)).
 # The weights say otherwise:
 
 # %%
@@ -351,7 +351,7 @@ for name, d_model, multiplier, multiple, said, held in sizes:
     check_equal(f"{name:>4}, the rule", swiglu_width(d_model, multiplier, multiple), held)
 
 # %% [markdown]
-# **The halves swapped.** A fused tensor read up-first instead of gate-first, or cut in halves although its rows alternate (vllm#29273, vpipe#2). Shapes
+# **The halves swapped.** A fused tensor read up-first instead of gate-first, or cut in halves although its rows alternate ([vllm#29273](https://github.com/vllm-project/vllm/issues/29273), vpipe#2). Shapes
 # agree, nothing fails. With one feature, a gate input of 1 and an up value of 2:
 
 # %%
@@ -362,7 +362,7 @@ print(f"gate first {right:.6f}   swapped {swapped:.6f}")
 check_close("both", [right, swapped], [1.462117, 1.761594], 1e-6)
 
 # %% [markdown]
-# **The guide that had it backwards.** A training guide asked for 4 $d$ with three matrices and 8/3 $d$ with two (ml-engineering#45). You know what that costs: section 1.
+# **The guide that had it backwards.** A training guide asked for 4 $d$ with three matrices and 8/3 $d$ with two ([ml-engineering#45](https://github.com/stas00/ml-engineering/issues/45)). You know what that costs: section 1.
 #
 # ## Exercises
 #
@@ -463,10 +463,10 @@ check("02.fused", fused_solution)
 # weights, and SmolLM2's own layer by hand = by `lib`.
 #
 # **In practice.** `intermediate_size` is $d_{ff}$; divide it by `hidden_size` and compare with 2.67. In mixture-of-experts models it may be the width of one
-# expert, of the dense layers only, or unused (chapter 10).
+# expert, of the dense layers only, or unused ([chapter 10](10_real_models.ipynb)).
 #
-# **Sources.** Shazeer 2020, GLU Variants Improve Transformer (arXiv 2002.05202), eq. 6 and section 4. Touvron et al. 2023, LLaMA (arXiv 2302.13971), section 2.2:
-# "2/3 4d instead of 4d". The config.json files of the models named. meta-llama/llama#1019 for the rule in code.
+# **Sources.** Shazeer 2020, GLU Variants Improve Transformer ([arXiv 2002.05202](https://arxiv.org/abs/2002.05202)), eq. 6 and section 4. Touvron et al. 2023, LLaMA ([arXiv 2302.13971](https://arxiv.org/abs/2302.13971)), section 2.2:
+# "2/3 4d instead of 4d". The config.json files of the models named. [meta-llama/llama#1019](https://github.com/meta-llama/llama/issues/1019) for the rule in code.
 
 # %%
 progress("02")

@@ -184,7 +184,7 @@ check_equal("a thousand: below 1e-11", shifted[1_000] < 1e-11, True)
 check_equal("a million: below 1e-8, above 1e-12", 1e-12 < shifted[1_000_000] < 1e-8, True)
 
 # %% [markdown]
-# A rounding of $10^{6}\,\theta$ is a thousand times coarser than one of $10^{3}\,\theta$. Keep this in mind for every tolerance in this book, and for the half precision of chapter 04.
+# A rounding of $10^{6}\,\theta$ is a thousand times coarser than one of $10^{3}\,\theta$. Keep this in mind for every tolerance in this book, and for the half precision of [chapter 04](04_rope_in_practice.ipynb).
 #
 # ## 4 · Many dimensions
 #
@@ -220,7 +220,7 @@ for i, wave, turns in rows:
 # ### In code
 #
 # A table of cos and sin for all positions, and the rotation of a whole tensor. Here pair $i$ is made of the dimensions $i$ and $i + d_h/2$, as Hugging Face lays
-# them out; the paper pairs neighbours. Chapter 04 is about that difference.
+# them out; the paper pairs neighbours. [Chapter 04](04_rope_in_practice.ipynb) is about that difference.
 
 # %%
 def my_rope_cache(T, dh, base=10_000.0):
@@ -305,7 +305,7 @@ check_equal("by more than a tenth", moved > 0.1, True)
 
 # %% [markdown]
 # RoPE has no parameters and no table that could end: the angle of position 1,000,000 is as well defined as that of position 1. (Whether the model has ever *seen*
-# such an angle is another matter, and chapter 04's.)
+# such an angle is another matter, and [chapter 04](04_rope_in_practice.ipynb)'s.)
 #
 # **Does the direction matter?** nanochat rotates by $-\theta$. Mirroring each pair, $F = \mathrm{diag}(1, -1)$, turns one into the other: $R(-\theta) = F R(\theta) F$. So a model
 # trained with $-\theta$ is one trained with $+\theta$ whose weights are mirrored. For a **given** set of weights it matters very much.
@@ -355,7 +355,7 @@ print("wavelengths of pairs 0, 8, 16, 24, 31:", [f"{waves[i]:,.0f}" for i in (0,
 #
 # ## 7 · Bugs that shipped
 #
-# **The exponent misprinted.** Two teaching texts lost the minus sign or counted $2k - 1$ (labml annotated implementations#313, CS336 assignment 1#22). For $d_h = 8$:
+# **The exponent misprinted.** Two teaching texts lost the minus sign or counted $2k - 1$ (labml annotated [implementations#313](https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/313), [stanford-cs336/assignment1-basics#22](https://github.com/stanford-cs336/assignment1-basics/issues/22)). For $d_h = 8$:
 
 # %%
 right = inv_freq(8)
@@ -368,7 +368,7 @@ check_close("the definition", right, [1.0, 0.1, 0.01, 0.001])
 
 # %% [markdown]
 # **Rotated along the wrong axis.** The tensor was [B, T, heads, dh] and the rotation expected [B, heads, T, dh] (open_lm#4). With as many heads as tokens nothing fails:
-# every *head* gets a position, and all tokens the same. And **a table kept by length alone** (rotary-embedding-torch#11): a later call of the same length at another offset
+# every *head* gets a position, and all tokens the same. And **a table kept by length alone** ([rotary-embedding-torch#11](https://github.com/lucidrains/rotary-embedding-torch/issues/11)): a later call of the same length at another offset
 # gets the first call's angles. Both in three lines:
 
 # %%
@@ -489,9 +489,9 @@ check("03.slowest", slowest_solution)
 # equal scores, $-\theta$ = mirrored weights.
 #
 # **In practice.** `rope_theta` is the base and `head_dim` the number of dimensions that it is spread over (or `hidden_size / num_attention_heads` where no `head_dim` is given).
-# The paper: 10,000; Llama-3-8B: 500,000; Qwen3-0.6B: 1,000,000. Why, and what else can be in the file: chapter 04.
+# The paper: 10,000; Llama-3-8B: 500,000; Qwen3-0.6B: 1,000,000. Why, and what else can be in the file: [chapter 04](04_rope_in_practice.ipynb).
 #
-# **Sources.** Su et al. 2021, RoFormer (arXiv 2104.09864), sections 3.2 and 3.4: the demand, the 2-D solution, the frequencies. Config fields from the models' config.json. Public
+# **Sources.** Su et al. 2021, RoFormer ([arXiv 2104.09864](https://arxiv.org/abs/2104.09864)), sections 3.2 and 3.4: the demand, the 2-D solution, the frequencies. Config fields from the models' config.json. Public
 # reports named in section 7; nanochat's direction: karpathy/nanochat, `gpt.py`.
 
 # %%

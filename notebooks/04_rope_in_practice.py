@@ -10,7 +10,7 @@
 # - **read** base, scaling, partial rotary and NoPE layers in a config;
 # - **choose** the precision of positions and tables.
 #
-# You need chapter 03 (the rotation and its frequencies). About 50 minutes.
+# You need [chapter 03](03_rope.ipynb) (the rotation and its frequencies). About 50 minutes.
 
 # %%
 from dataclasses import replace
@@ -49,7 +49,7 @@ for layout, want in known.items():
     check_close(layout, got, want, 1e-6)
 
 # %% [markdown]
-# Neither is wrong. A reader who compares the two expects equality, and files a bug (transformers#25199, LLMs-from-scratch#838).
+# Neither is wrong. A reader who compares the two expects equality, and files a bug ([transformers#25199](https://github.com/huggingface/transformers/issues/25199), [LLMs-from-scratch#838](https://github.com/rasbt/LLMs-from-scratch/issues/838)).
 #
 # But a checkpoint belongs to one of them: it was trained so that certain rows of $W_q$ and $W_k$ turn together. To run adjacent weights with
 # half-split code, put the rows where that code looks for pairs. A head of 8 has the adjacent pairs (0,1), (2,3), (4,5), (6,7). Half-split code
@@ -93,7 +93,7 @@ check_close("score at positions 7 and 3", permuted, right)
 
 # %% [markdown]
 # So a layout is **a permutation of weights, not another model**. A model that is trained from scratch may use either, without any permutation at
-# run time: training puts the rows where they are needed (nanochat#264 is a false alarm of this kind).
+# run time: training puts the rows where they are needed ([nanochat#264](https://github.com/karpathy/nanochat/issues/264) is a false alarm of this kind).
 #
 # ## 2 · Everything that has rows
 #
@@ -126,11 +126,11 @@ check_equal("errors above 0.01", [error > 0.01 for error in errors.values()], [T
 
 # %% [markdown]
 # A forgotten gain is the quietest of these: with gains of one, as a fresh model has them, it does nothing, so a test on a fresh model passes.
-# (vllm#55335 folds the permutation into weights *and* norms.)
+# ([vllm#55335](https://github.com/vllm-project/vllm/issues/55335) folds the permutation into weights *and* norms.)
 #
 # ### The trap of the KV heads
 #
-# The permutation acts inside each head, and $W_k$ has $n_{kv}$ heads. A converter used $h / n_{kv}$ instead, the group size (llama.cpp#3364).
+# The permutation acts inside each head, and $W_k$ has $n_{kv}$ heads. A converter used $h / n_{kv}$ instead, the group size ([llama.cpp#3364](https://github.com/ggml-org/llama.cpp/issues/3364)).
 # TinyLlama's config has 32 heads, 4 KV heads and heads of 64, so its $W_k$ has 256 rows. **Predict** how many of them end in a wrong place.
 
 # %%
@@ -241,7 +241,7 @@ model = None  # its memory is free again
 # ## 4 · Positions and precision
 #
 # Positions may shift, if all shift together: padding at the left of a row makes 5, 6, 7 of its 0, 1, 2, and every score stays. A shift on one side
-# only is another matter: queries counted from the padded start, cached keys from the text's (unsloth#4078).
+# only is another matter: queries counted from the padded start, cached keys from the text's ([unsloth#4078](https://github.com/unslothai/unsloth/issues/4078)).
 #
 # What positions may not do is lose digits. Models run in bfloat16, which has 8 significant bits. **Predict**: of the positions 0 to 4,095, how many different
 # ones are left in bfloat16?
@@ -265,7 +265,7 @@ near, far = torch.tensor([1.0, 6.0]).cos().tolist()
 print(f"one pair, frequency 1, distance 1: {near:.4f}; with the query shifted by 5: {far:.4f}")
 
 # %% [markdown]
-# 257 and 256 are the same place (transformers#29285). With exact positions and rounded frequencies the angle drifts: 5 radians is most of
+# 257 and 256 are the same place ([transformers#29285](https://github.com/huggingface/transformers/issues/29285)). With exact positions and rounded frequencies the angle drifts: 5 radians is most of
 # a turn. `lib.rope_cache` makes positions, angles, cos and sin in float32 whatever the model's dtype, and `lib.LlamaStyleLM` keeps its tables out of
 # `model.to(bfloat16)`.
 #
@@ -349,7 +349,7 @@ by_length = inv_freq(128, scaling=replace(dynamic, factor=1.0), length=8192)
 check_close("factor 1, text 4 times as long", by_length, inv_freq(128, 10_000 * 4 ** (128 / 126)))
 
 # %% [markdown]
-# InternLM2.5-7B names `"dynamic"` with `factor` 2.0. A static version, evaluated once at the maximum, gives short texts another model (vllm#3488). And since the base moves while
+# InternLM2.5-7B names `"dynamic"` with `factor` 2.0. A static version, evaluated once at the maximum, gives short texts another model ([vllm#3488](https://github.com/vllm-project/vllm/issues/3488)). And since the base moves while
 # the text grows, keys cached under an earlier base no longer fit.
 #
 # **llama3** (Llama 3.1 and later) looks at each pair's turns within the original length: more than `high_freq_factor` (4) turns, keep; fewer than
@@ -396,7 +396,7 @@ print(f"cos and sin times sqrt(1 + ln 32 / ln 4096) = {lib.rope_attention_factor
 check_close("longrope's factor", lib.rope_attention_factor(phi), (1 + log(32) / log(4096)) ** 0.5)
 
 # %% [markdown]
-# The list must be chosen once per text: a long prompt that is fed in chunks would otherwise get two rotations in one cache, one before the boundary and one after it (vllm#27431).
+# The list must be chosen once per text: a long prompt that is fed in chunks would otherwise get two rotations in one cache, one before the boundary and one after it ([vllm#27431](https://github.com/vllm-project/vllm/issues/27431)).
 #
 # ## 7 · Not every dimension, not every layer, not one base
 #
@@ -437,13 +437,13 @@ for i in (0, 4, 5, 6):
 
 # %% [markdown]
 # A NoPE layer knows order only from the causal mask and from what earlier layers wrote into the stream. A layout test on such a layer passes whatever the layout.
-# Why leave positions out? To reach longer texts than those of training: Kazemnejad et al. report it of small decoders (arXiv 2305.19466); nothing here tests it.
+# Why leave positions out? To reach longer texts than those of training: Kazemnejad et al. report it of small decoders ([arXiv 2305.19466](https://arxiv.org/abs/2305.19466)); nothing here tests it.
 # Llama 4 Scout has SmolLM3's rhythm, which its config.json does not spell out: its class adds `no_rope_layers` with every fourth entry 0.
 #
 # ### Where did `rope_theta` go?
 #
 # transformers 5 writes the base **inside** `rope_parameters`, and its config objects no longer have `rope_theta`. Code that asks for the old field with a default of
-# 10,000 gets 10,000, without a word (DeepSpeed#8345, vllm#42624). For Llama 3 that is 50 times off. `lib.read_config` knows both, and says so when a file names no base:
+# 10,000 gets 10,000, without a word ([DeepSpeed#8345](https://github.com/deepspeedai/DeepSpeed/issues/8345), [vllm#42624](https://github.com/vllm-project/vllm/issues/42624)). For Llama 3 that is 50 times off. `lib.read_config` knows both, and says so when a file names no base:
 
 # %%
 llama = SHAPES["Llama-3-8B"]
@@ -464,8 +464,8 @@ check_close("the silent error", 1000 * inv_freq(4, 1e4)[1], 10.0)
 # %% [markdown]
 # ## 8 · Bugs that shipped
 #
-# **Parsed and never applied; applied the wrong way round.** Loaders read `rope_scaling` of Llama 3.1+ and rotated with the plain frequencies (felafax#59, tiny-vllm#1);
-# short prompts look fine. A draft for another library blended wavelengths, with the weights reversed (mlx-examples#907). Pair 15 of Llama-3.2-1B:
+# **Parsed and never applied; applied the wrong way round.** Loaders read `rope_scaling` of Llama 3.1+ and rotated with the plain frequencies ([felafax#59](https://github.com/felafax/felafax/issues/59), tiny-vllm#1);
+# short prompts look fine. A draft for another library blended wavelengths, with the weights reversed ([mlx-examples#907](https://github.com/ml-explore/mlx-examples/issues/907)). Pair 15 of Llama-3.2-1B:
 
 # %%
 theta = inv_freq(64, 5e5)[15]
@@ -478,9 +478,9 @@ check_close("all three", [right, theta, draft], [0.001290548, 0.002131120, 0.000
 
 # %% [markdown]
 # **The factor that was final.** A config may name `attention_factor` for YaRN: that **is** the multiplier of cos and sin. Code has ignored it, multiplied it with the
-# default again, or put it through the logarithm (mlx-lm#1507, vllm#46280, sglang#33558). OLMo-3-7B's file gives 1.2079441541679836 with `factor` 8:
+# default again, or put it through the logarithm ([mlx-lm#1507](https://github.com/ml-explore/mlx-lm/issues/1507), [vllm#46280](https://github.com/vllm-project/vllm/issues/46280), [sglang#33558](https://github.com/sgl-project/sglang/issues/33558)). OLMo-3-7B's file gives 1.2079441541679836 with `factor` 8:
 #
-# **A base that follows the buffer.** A textbook multiplied the base by new length over old when it allocated a shorter buffer (LLMs-from-scratch#419). The base is part of
+# **A base that follows the buffer.** A textbook multiplied the base by new length over old when it allocated a shorter buffer ([LLMs-from-scratch#419](https://github.com/rasbt/LLMs-from-scratch/issues/419)). The base is part of
 # the trained model; memory is not. Llama-3.2-1B, buffer cut from 131,072 to 8,192, pair 16 before scaling:
 
 # %%
@@ -589,8 +589,8 @@ check("04.partial", partial_solution)
 # its global layers and 10,000 in the local ones. The scaling is in `rope_scaling` or `rope_parameters`, its kind under `rope_type` or, in older files, `type`. The layout is in no field
 # of these files: it follows from the format and the class. GGUF files of Llama models are in adjacent order, their Hugging Face twins half-split.
 #
-# **Sources.** Su et al. 2021, RoFormer (arXiv 2104.09864), eq. 15. Chen et al. 2023, Position Interpolation (arXiv 2306.15595): linear. Peng et al. 2023, YaRN (arXiv 2309.00071), eq. 22 for the temperature; it also
-# describes NTK-aware and dynamic scaling. Ding et al. 2024, LongRoPE (arXiv 2402.13753). Kazemnejad et al. 2023 (arXiv 2305.19466) on NoPE. The issues named above, by repository and number.
+# **Sources.** Su et al. 2021, RoFormer ([arXiv 2104.09864](https://arxiv.org/abs/2104.09864)), eq. 15. Chen et al. 2023, Position Interpolation ([arXiv 2306.15595](https://arxiv.org/abs/2306.15595)): linear. Peng et al. 2023, YaRN ([arXiv 2309.00071](https://arxiv.org/abs/2309.00071)), eq. 22 for the temperature; it also
+# describes NTK-aware and dynamic scaling. Ding et al. 2024, LongRoPE ([arXiv 2402.13753](https://arxiv.org/abs/2402.13753)). Kazemnejad et al. 2023 ([arXiv 2305.19466](https://arxiv.org/abs/2305.19466)) on NoPE. The issues named above, by repository and number.
 
 # %%
 progress("04")

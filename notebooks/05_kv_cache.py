@@ -11,7 +11,7 @@
 # - **feed** a model in chunks, with padding and with a window, and get the logits of the whole text;
 # - **spot** six published cache sizes that are wrong.
 #
-# You need the attention of the 2019 block; chapter 03 (RoPE) for section 8. About 50 minutes. Sections 1 to 5 need no torch.
+# You need the attention of the 2019 block; [chapter 03](03_rope.ipynb) (RoPE) for section 8. About 50 minutes. Sections 1 to 5 need no torch.
 
 # %%
 import matplotlib.pyplot as plt
@@ -48,7 +48,7 @@ print(f"{again / 1000:.1f} times the work")
 # $$\text{bytes per token} = 2 \cdot L \cdot n_{kv} \cdot d_h \cdot b$$
 #
 # The 2 is K and V (a query is used once, by its own token, and dropped). $L$ is the number of layers, $n_{kv}$ the number of heads that **have keys
-# and values**, $d_h$ the width of a head, $b$ the bytes of one number (not chapter 03's base). Neither $d$ nor $d_{ff}$ nor the vocabulary enters.
+# and values**, $d_h$ the width of a head, $b$ the bytes of one number (not [chapter 03](03_rope.ipynb)'s base). Neither $d$ nor $d_{ff}$ nor the vocabulary enters.
 #
 # Llama-2-7B: `num_hidden_layers` 32, `num_key_value_heads` 32, heads of 4,096 / 32 = 128, fp16. **Predict** the bytes of one token.
 
@@ -104,7 +104,7 @@ check_equal("room left for weights on four of either", [4 * mib / 1024 > gib["MH
 # %% [markdown]
 # One conversation of a 70B as MHA fills four A100s to the byte, and four H100s miss it; neither holds a weight beside it. GQA-8 makes it 40 GiB.
 #
-# What does quality say? Ainslie et al. (arXiv 2305.13245) report that MQA loses some quality and can train unstably, and that GQA with 8 KV heads
+# What does quality say? Ainslie et al. ([arXiv 2305.13245](https://arxiv.org/abs/2305.13245)) report that MQA loses some quality and can train unstably, and that GQA with 8 KV heads
 # comes close to MHA. That is their claim; nothing here measures it.
 #
 # ### Move the sliders
@@ -134,7 +134,7 @@ check_equal("wrong heads when tiled", tiled["wrong"], 28)
 # heads; **if it is there, it need not be that.** Qwen3-0.6B has `hidden_size` 1,024, 16 heads and `head_dim` 128. **Predict** its KiB per token (28
 # layers, 8 KV heads, bf16), then look at what $d / h$ would have said.
 #
-# The last row is another kind. MLA (chapter 06) keeps, in each layer, one latent of 512 numbers and one rope key of 64 a token, for all heads together:
+# The last row is another kind. MLA ([chapter 06](06_mla.ipynb)) keeps, in each layer, one latent of 512 numbers and one rope key of 64 a token, for all heads together:
 # $L\,(512 + 64)\,b$ bytes, without a factor 2.
 #
 # The last column compares each model with **itself as MHA**. Where you read that today's caches are 4 to 60 times smaller, this column is meant: 4 for
@@ -184,7 +184,7 @@ for tokens in (512, 4096, 32_768):
 
 # %% [markdown]
 # Both numbers are right answers, to different questions: what the model **needs**, and what an engine **reserves** that gives every layer the full
-# length (alvarobartt/hf-mem#60, #70). A window layer's first token costs as much as any other layer's.
+# length ([alvarobartt/hf-mem#60](https://github.com/alvarobartt/hf-mem/issues/60), [#70](https://github.com/alvarobartt/hf-mem/issues/70)). A window layer's first token costs as much as any other layer's.
 #
 # ## 5 · On a card
 #
@@ -245,7 +245,7 @@ check_equal("users", [card(n, 8192)[0] for n in (32, 8, 1)], [16, 65, 520])
 # A quarter of the cache, and 4.06 times the users: there is no half user, and MHA loses more by rounding down.
 #
 # So a smaller cache buys three things: more users, longer texts, faster tokens, by holding and moving fewer bytes. (These are upper bounds: activations and
-# the engine's own memory are left out, and with very many users arithmetic becomes the limit. Chapter 06 draws that roof.)
+# the engine's own memory are left out, and with very many users arithmetic becomes the limit. [Chapter 06](06_mla.ipynb) draws that roof.)
 #
 # ## 6 · Real caches
 #
@@ -281,7 +281,7 @@ for (kind, model), numbers in zip(models.items(), by_hand):
 #
 # A cache must not change the answer. We feed the same text whole; then in **chunks** of 5, 1, 9, 1, 7, a chunk being how servers read a long prompt. The
 # norms' gains are random. In float64 the two agree to the last digits. In fewer bits the kernels add up in another order, and logits differ;
-# transformers#25420 discusses 0.02 for fp16 and 0.125 for bf16 on a 7B model, and such differences are regularly reported as a cache bug.
+# [transformers#25420](https://github.com/huggingface/transformers/issues/25420) discusses 0.02 for fp16 and 0.125 for bf16 on a 7B model, and such differences are regularly reported as a cache bug.
 
 # %%
 def in_chunks(model, idx, sizes=(5, 1, 9, 1, 7)):
@@ -378,10 +378,10 @@ print(f"one new token: {one[0]:.1f}, with is_causal {one[1]:.1f}")
 check_close("one new token", one, [3.0, 1.0], 1e-6)
 
 # %% [markdown]
-# With `is_causal=True`, a decoding model looks at its very first token, always (pytorch#108108, #144858). A single new query needs no mask at all.
+# With `is_causal=True`, a decoding model looks at its very first token, always ([pytorch#108108](https://github.com/pytorch/pytorch/issues/108108), [#144858](https://github.com/pytorch/pytorch/issues/144858)). A single new query needs no mask at all.
 #
 # **Positions.** Keys are rotated **before** they are cached, each at its own position, once. The next token's position is the number of tokens
-# *ever fed*. Three ways to get it wrong: start again at 0; move on by the prompt's length instead of by 1 after the first step (skyzh/tiny-llm#46); or count
+# *ever fed*. Three ways to get it wrong: start again at 0; move on by the prompt's length instead of by 1 after the first step ([skyzh/tiny-llm#46](https://github.com/skyzh/tiny-llm/issues/46)); or count
 # the tokens *held*, which stops growing when a window drops the oldest.
 #
 # One layer with a window of 5, a prompt of 6 tokens, then six single steps. **Predict** the positions that each rule uses.
@@ -437,12 +437,12 @@ check_equal("the query alone shifted: same score", bool((score[14, 4] - score[9,
 # ## 9 · Bugs that shipped
 #
 # **No mask because there is a cache.** `if cache is not None: no mask` is right for one new token and wrong for the prompt, which then sees its
-# own future (Mikyx-1/TinyLLM#17). Three tokens, equal scores, values 1, 2, 3.
+# own future ([Mikyx-1/TinyLLM#17](https://github.com/Mikyx-1/TinyLLM/issues/17)). Three tokens, equal scores, values 1, 2, 3.
 #
-# **Bits in another type.** A bf16 model wrote into an fp16 cache; the bits were reinterpreted, not converted (vllm#54338).
+# **Bits in another type.** A bf16 model wrote into an fp16 cache; the bits were reinterpreted, not converted ([vllm#54338](https://github.com/vllm-project/vllm/issues/54338)).
 #
-# **Bytes times bytes.** A course multiplied `.nbytes`, which is bytes already, by the item size (TrenTorch#192); an illustrated guide counted Q as a
-# third cached tensor (jalammar.github.io#36).
+# **Bytes times bytes.** A course multiplied `.nbytes`, which is bytes already, by the item size ([TrenTorch#192](https://github.com/TrenTorch/TrenTorch/issues/192)); an illustrated guide counted Q as a
+# third cached tensor ([jalammar.github.io#36](https://github.com/jalammar/jalammar.github.io/issues/36)).
 
 # %%
 q = k = torch.zeros(1, 1, 3, 4)
@@ -522,8 +522,8 @@ check("05.formula", formula_solution)
 # | 11 | Llama 3 70B | 80 layers, 8 KV heads of 128 | 131,072 tokens | 40 GiB |
 # | 12 | a 7B | 32 layers, 32 KV heads of 128 | 32,768 tokens | 512 MB |
 #
-# The wrong ones were published, among other places, in jranaraki/vllm-fit#2, NVIDIA/TensorRT-LLM#16707, NVIDIA/Model-Optimizer#2482 and
-# alvarobartt/hf-mem#60 (there for the 120b).
+# The wrong ones were published, among other places, in jranaraki/vllm-fit#2, [NVIDIA/TensorRT-LLM#16707](https://github.com/NVIDIA/TensorRT-LLM/issues/16707), [NVIDIA/Model-Optimizer#2482](https://github.com/NVIDIA/Model-Optimizer/issues/2482) and
+# [alvarobartt/hf-mem#60](https://github.com/alvarobartt/hf-mem/issues/60) (there for the 120b).
 
 # %% tags=["exercise"]
 my_wrong_ones = None
@@ -592,10 +592,10 @@ check("05.mask", mask_solution)
 # | `num_key_value_heads` | $n_{kv}$. Llama 3 has 8 at 8B, 70B and 405B, gpt-oss 8 of 64, Qwen3-235B-A22B 4 of 64, Gemma-3-1B 1 of 4 (MQA). Absent: MHA |
 # | `head_dim` | wins over `hidden_size / num_attention_heads`; null or absent: that quotient |
 # | `sliding_window`, `layer_types` | caps some layers. Qwen3-0.6B has `use_sliding_window: false`: no cap |
-# | `kv_lora_rank`, `qk_rope_head_dim` | MLA: these two count, and `num_key_value_heads` says nothing (chapter 06) |
+# | `kv_lora_rank`, `qk_rope_head_dim` | MLA: these two count, and `num_key_value_heads` says nothing ([chapter 06](06_mla.ipynb)) |
 # | `multi_query: true` | Falcon-7B: one KV head, although its file also says `num_kv_heads: 71` |
 #
-# **Sources.** Shazeer 2019, Fast Transformer Decoding (arXiv 1911.02150): MQA. Ainslie et al. 2023, GQA (arXiv 2305.13245): grouped heads, conversion by
+# **Sources.** Shazeer 2019, Fast Transformer Decoding ([arXiv 1911.02150](https://arxiv.org/abs/1911.02150)): MQA. Ainslie et al. 2023, GQA ([arXiv 2305.13245](https://arxiv.org/abs/2305.13245)): grouped heads, conversion by
 # mean pooling, the quality claims. The config.json files of the models named. Public reports as named in sections 4 and 6 to 9.
 
 # %%

@@ -154,7 +154,7 @@ check_close("value side, millions", [two_out / 1e6, merged_out / 1e6], [125.8, 4
 #
 # ## 4 · What a rotation breaks
 #
-# RoPE turns the key of position $m$ by $R_m$ and the query of position $t$ by $R_t$ (chapter 03). With a made-again key the score is
+# RoPE turns the key of position $m$ by $R_m$ and the query of position $t$ by $R_t$ ([chapter 03](03_rope.ipynb)). With a made-again key the score is
 #
 # $$\left(R_t q\right)^\top \left(R_m W^{UK} c_m\right) = q^\top R_{m-t} W^{UK} c_m .$$
 #
@@ -187,7 +187,7 @@ check_equal("moves on with the distance", drift == sorted(drift), True)
 # $$k^R = \mathrm{RoPE}(W^{KR} x), \qquad \text{score}_j = \frac{q_j^{C\top} k^C_j + q_j^{R\top} k^R}{\sqrt{d_{nope} + d_R}} .$$
 #
 # The picture shows what is made and what is kept; `n`, `r`, `v` in it and in the code are $d_{nope}$, $d_R$, $d_v$. Two things are new: the latent goes through
-# an RMSNorm (chapter 01) before it is cached, and the query has a low rank of its own, $W^{DQ}$ down and $W^{UQ}$ up. Only the two filled boxes outlive a step.
+# an RMSNorm ([chapter 01](01_rmsnorm.ipynb)) before it is cached, and the query has a low rank of its own, $W^{DQ}$ down and $W^{UQ}$ up. Only the two filled boxes outlive a step.
 
 # %%
 fig, ax = plt.subplots(figsize=(11, 4.6))
@@ -470,7 +470,7 @@ check_equal("a third loses more than a tenth", bool(kept[127] < 0.9), True)
 # %% [markdown]
 # A latent of 384 keeps everything and saves nothing; a third of it loses much. SmolLM2 was not trained with a bottleneck, so its keys and values
 # fill the room they were given. MLA's quality comes from **training** through the latent. That it then matches or beats MHA is the claim of
-# the DeepSeek-V2 report (arXiv 2405.04434, section 2.1 and its ablations); nothing here shows it.
+# the DeepSeek-V2 report ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434), section 2.1 and its ablations); nothing here shows it.
 #
 # ## 10 · Bugs that shipped
 #
@@ -492,7 +492,7 @@ check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_
 
 # %% [markdown]
 # **The scale that follows the absorbed width.** After absorption q and k are 576 wide, and code that takes its scale from the width of what it is
-# given gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. (Megatron-LM#1501 reports a scale
+# given gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. ([Megatron-LM#1501](https://github.com/NVIDIA/Megatron-LM/issues/1501) reports a scale
 # from yet another wrong width, hidden size over heads.) The cell below tries it on our small layer.
 #
 # **The down projection sized with the wrong width.** Teaching code (junfanz1/MiniGPT-and-DeepSeek-MLA-Multi-Head-Latent-Attention#1) gave `kv_a_proj_with_mqa`
@@ -500,7 +500,7 @@ check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_
 #
 # **The factor that a YaRN model needs on top.** DeepSeek-V3's config has `rope_scaling` of type `yarn` with `factor` 40, `mscale` 1.0 and `mscale_all_dim` 1.0. The ratio of the two scales
 # cos and sin (here 1), and `mscale_all_dim` acts a second time, squared, on the softmax scale.
-# (Megatron-LM#1429: `mscale` was taken for it.)
+# ([Megatron-LM#1429](https://github.com/NVIDIA/Megatron-LM/issues/1429): `mscale` was taken for it.)
 
 # %%
 key = ways["absorbed"].latent[:, None]  # [1, 1, 24, c + r]
@@ -529,7 +529,7 @@ print(f"{base:.7f} x {factor:.6f} = {base * factor:.7f}")
 # | `num_key_value_heads` | 128 | 16 | says nothing about the cache |
 #
 # Kimi K2 (61 layers, 64 heads) uses MLA as well. QK-norm does not fit: absorbed decoding never makes the keys that it would
-# normalise, so Kimi K2 clips query and key weights while training instead (arXiv 2507.20534, QK-Clip; chapter 07).
+# normalise, so Kimi K2 clips query and key weights while training instead ([arXiv 2507.20534](https://arxiv.org/abs/2507.20534), QK-Clip; [chapter 07](07_qk_norm.ipynb)).
 #
 # ## Exercises
 #
@@ -621,8 +621,8 @@ check("06.rows", rows_solution)
 # counts. Proved equal here: two bracketings of scores and of outputs, fifteen lines = `lib` with random gains, expanded = re-expanded = absorbed,
 # absorbed MLA = MQA with one wide head.
 #
-# **Sources.** DeepSeek-AI 2024, DeepSeek-V2 (arXiv 2405.04434), section 2.1: the latent, absorption, decoupled RoPE. Shazeer 2019 (arXiv
-# 1911.02150): MQA. DeepSeek-V3's and V2-Lite's config.json for the fields above; `lib.read_config` reads them in chapter 10. Public reports
+# **Sources.** DeepSeek-AI 2024, DeepSeek-V2 ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)), section 2.1: the latent, absorption, decoupled RoPE. Shazeer 2019
+# ([arXiv 1911.02150](https://arxiv.org/abs/1911.02150)): MQA. DeepSeek-V3's and V2-Lite's config.json for the fields above; `lib.read_config` reads them in [chapter 10](10_real_models.ipynb). Public reports
 # named in section 10.
 
 # %%

@@ -86,7 +86,7 @@ for gain, (largest, entropy, passes) in held.items():
 check_close("nothing moved", held[16], held[1], 1e-4)
 
 # %% [markdown]
-# The norm divides the gain out again ($\mathrm{norm}(a x) = \mathrm{norm}(x)$, chapter 01). How large can a score get at all?
+# The norm divides the gain out again ($\mathrm{norm}(a x) = \mathrm{norm}(x)$, [chapter 01](01_rmsnorm.ipynb)). How large can a score get at all?
 #
 # A vector whose entries have RMS 1 is $\sqrt{d_h}$ long. By Cauchy and Schwarz, the product of two such vectors is at most $\sqrt{d_h}\cdot\sqrt{d_h}$, and the scale takes one
 # root away. Gains lengthen a vector by at most their largest entry:
@@ -192,7 +192,7 @@ check_close("pair-tied gain", apart["pair-tied gain"], 0.0, scale=first.abs().ma
 # $$\mathrm{diag}(a,b)\,R - R\,\mathrm{diag}(a,b) = (a - b)\,\sin\alpha \begin{pmatrix} 0 & -1 \\ -1 & 0 \end{pmatrix} = 0, \quad\text{that is } a = b .$$
 #
 # Learned gains are free, so **the order is a part of the model**. Qwen3 and Gemma 3 norm first; Hunyuan rotates first, and code that takes one order for granted runs it wrongly
-# (vllm-metal#660). One pair by hand: $x = [3, 4]$, gain $[1, 2]$, an angle of one radian.
+# ([vllm-metal#660](https://github.com/vllm-project/vllm-metal/issues/660)). One pair by hand: $x = [3, 4]$, gain $[1, 2]$, an angle of one radian.
 
 # %%
 pair, gain = torch.tensor([[3.0, 4.0]], dtype=torch.float64), torch.tensor([1.0, 2.0], dtype=torch.float64)
@@ -209,7 +209,7 @@ check_close("no gain, either order", without, apply_rope(rms_norm(pair, eps=0), 
 check_close("its value", without, [-0.493554, 1.325294], 1e-6)
 
 # %% [markdown]
-# Whether the order matters is asked again and again (karpathy/nanochat#743, meta-pytorch/torchtune#2809). In nanochat it does not: its norm has no gain.
+# Whether the order matters is asked again and again ([karpathy/nanochat#743](https://github.com/karpathy/nanochat/issues/743), [meta-pytorch/torchtune#2809](https://github.com/meta-pytorch/torchtune/issues/2809)). In nanochat it does not: its norm has no gain.
 #
 # ## 5 · Each head, or the whole width
 #
@@ -325,16 +325,16 @@ print(f"the first token's stream: up to {max(stream):.0f} times the others', abo
 check_equal("many heads on the first token, none on the second", [sinks[0] > 60, sinks[1]], [True, 0])
 
 # %% [markdown]
-# Those heads are **attention sinks** (Xiao et al. 2023, arXiv 2309.17453): a softmax always sums to 1, so weight that has nowhere to go is parked on the first token. The token that receives it carries a **massive
-# activation** (Sun et al. 2024, arXiv 2402.17762): its stream is many times as long as the others', which chapter 09 meets from the other side. A window that drops the first token takes the sink away; gpt-oss therefore
+# Those heads are **attention sinks** (Xiao et al. 2023, [arXiv 2309.17453](https://arxiv.org/abs/2309.17453)): a softmax always sums to 1, so weight that has nowhere to go is parked on the first token. The token that receives it carries a **massive
+# activation** (Sun et al. 2024, [arXiv 2402.17762](https://arxiv.org/abs/2402.17762)): its stream is many times as long as the others', which [chapter 09](09_full_block.ipynb) meets from the other side. A window that drops the first token takes the sink away; gpt-oss therefore
 # learns a sink logit per head, and streaming servers keep the first tokens.
 #
 # So a saturated head need not be a broken one: SmolLM2 was trained to its end and works. QK-norm is an insurance.
 #
 # ## 7 · What the insurance pays
 #
-# It is claimed when training is rough. The experiment, after Wortsman et al. 2023 (arXiv 2309.14322): the same small model (1.04M parameters; bytes of English chat written by SmolLM2) with and without QK-norm at six
-# learning rates, three seeds each, 256 steps of 512 bytes. The yardstick is a bigram table of the same bytes (chapter 09). **Predict**: at the best rate of each, by how many bits per byte does QK-norm help?
+# It is claimed when training is rough. The experiment, after Wortsman et al. 2023 ([arXiv 2309.14322](https://arxiv.org/abs/2309.14322)): the same small model (1.04M parameters; bytes of English chat written by SmolLM2) with and without QK-norm at six
+# learning rates, three seeds each, 256 steps of 512 bytes. The yardstick is a bigram table of the same bytes ([chapter 09](09_full_block.ipynb)). **Predict**: at the best rate of each, by how many bits per byte does QK-norm help?
 
 # %%
 my_guess = None
@@ -374,17 +374,17 @@ check_equal("wider rows without, at every rate from 1e-3", [wide["no_qk_norm", r
 # - It does not make a bad rate a good one: at 0.1 the normed runs are worse than at 0.003 by more than a third of a bit.
 #
 # Why do they grow? The gradient of $W_q$ carries a factor $|k|$, and that of $W_k$ a factor $|q|$: the longer the one, the larger the other's step, so growth feeds itself. Under the norm the scores do not depend on the length of
-# $W_q$'s output at all, only on its direction, and an update moves the direction of a long matrix less than that of a short one: the effective rate falls by itself. Henry et al. 2020 (arXiv 2010.04245) normalised queries and keys first,
+# $W_q$'s output at all, only on its direction, and an update moves the direction of a long matrix less than that of a short one: the effective rate falls by itself. Henry et al. 2020 ([arXiv 2010.04245](https://arxiv.org/abs/2010.04245)) normalised queries and keys first,
 # to keep the softmax from "arbitrary saturation".
 #
 # These are runs of 256 steps on a million parameters; they show nothing of 22 billion. There, Dehghani et
 # al. report that training of their largest vision transformers diverged, with very large attention logits and almost no entropy, and that normalising $q$ and $k$ (with LayerNorm) cured it
-# (ViT-22B, arXiv 2302.05442, section 2).
+# (ViT-22B, [arXiv 2302.05442](https://arxiv.org/abs/2302.05442), section 2).
 #
 # ## 8 · Bugs that shipped
 #
-# **The gain left behind.** Converting a checkpoint between the two RoPE layouts permutes the rows of $W_q$ and $W_k$ (chapter 04). The **gain** belongs to the same channels and must go with
-# them (vllm#55335, ooples/AiDotNet#2074). Head of 8, gains from 0.5 to 2, one query at position 7, one key at position 3:
+# **The gain left behind.** Converting a checkpoint between the two RoPE layouts permutes the rows of $W_q$ and $W_k$ ([chapter 04](04_rope_in_practice.ipynb)). The **gain** belongs to the same channels and must go with
+# them ([vllm#55335](https://github.com/vllm-project/vllm/issues/55335), [ooples/AiDotNet#2074](https://github.com/ooples/AiDotNet/issues/2074)). Head of 8, gains from 0.5 to 2, one query at position 7, one key at position 3:
 
 # %%
 g = torch.Generator().manual_seed(3)
@@ -407,7 +407,7 @@ check_close("the same model", right, score(*pair, gain, "half"))
 check_equal("another model", abs(wrong - right) > 0.1, True)
 
 # %% [markdown]
-# **A norm of the wrong width.** OLMo sized the whole-width norm of $k$ as $d / n_{kv}$; it is $n_{kv} d_h$ (allenai/OLMo#521). And a serving engine normalised OLMo 3 after the split (vllm-metal#691): section 5's
+# **A norm of the wrong width.** OLMo sized the whole-width norm of $k$ as $d / n_{kv}$; it is $n_{kv} d_h$ ([allenai/OLMo#521](https://github.com/allenai/OLMo/issues/521)). And a serving engine normalised OLMo 3 after the split ([vllm-metal#691](https://github.com/vllm-project/vllm-metal/issues/691)): section 5's
 # two answers. When does the first of the two faults pass unseen?
 
 # %%
@@ -448,8 +448,8 @@ check_close("logit after it", look(shrink * loud, shrink * loud)[0], 100)
 # - **Qwen3** and **Gemma 3** normalise each head, before RoPE; **OLMo 2** the whole width. None of the three files says so.
 # - **GLM-4.5** says `use_qk_norm: true`, and its smaller sister GLM-4.5-Air says `false`, with the same `model_type`.
 # - **Gemma 3**'s file carries `attn_logit_softcapping: null`: Gemma 2 has 50 there, and bends every logit by $50\tanh(s/50)$ instead, another way to a ceiling.
-# - **Kimi K2** (61 layers, 64 heads, MLA) has neither. Absorbed decoding never makes the keys that a norm would have to divide (chapter 06). Its report says that $W_q$ and $W_k$ of a head are scaled
-#   down after a step in which its largest logit passed a threshold (arXiv 2507.20534, "QK-Clip"): by the root of threshold over logit each, so that the product falls to the threshold exactly.
+# - **Kimi K2** (61 layers, 64 heads, MLA) has neither. Absorbed decoding never makes the keys that a norm would have to divide ([chapter 06](06_mla.ipynb)). Its report says that $W_q$ and $W_k$ of a head are scaled
+#   down after a step in which its largest logit passed a threshold ([arXiv 2507.20534](https://arxiv.org/abs/2507.20534), "QK-Clip"): by the root of threshold over logit each, so that the product falls to the threshold exactly.
 #
 # ## Exercises
 #
@@ -556,7 +556,7 @@ check("07.width", width_solution)
 # You **explained** why logits of 1,000 stop a softmax from learning; **computed** the bound $\sqrt{d_h}\max|g_q|\max|g_k|$, 11.31 for 128; **said** when norm and rotation commute, and why; **told** the two
 # kinds apart; and **read** six configs for it. Proved equal: gain 1 = gain 16 under the norm, by hand = `lib` with random gains, norm first = RoPE first exactly for pair-tied gains.
 #
-# **Sources.** Dehghani et al. 2023, ViT-22B (arXiv 2302.05442), section 2. Kimi Team 2025, Kimi K2 (arXiv 2507.20534), QK-Clip. Config fields from the models' config.json. Public reports named in sections
+# **Sources.** Dehghani et al. 2023, ViT-22B ([arXiv 2302.05442](https://arxiv.org/abs/2302.05442)), section 2. Kimi Team 2025, Kimi K2 ([arXiv 2507.20534](https://arxiv.org/abs/2507.20534)), QK-Clip. Config fields from the models' config.json. Public reports named in sections
 # 4 and 8.
 
 # %%

@@ -38,7 +38,7 @@ style()
 # ## 1 · One tensor, two jobs
 #
 # Job one: the embedding $E \in \mathbb{R}^{V \times d}$ has a row for each token, and the model starts with row number `id`. Job two: the head
-# $W_U \in \mathbb{R}^{d \times V}$ compares the last vector with one direction per token. Tying (Press & Wolf 2016, arXiv 1608.05859) sets $W_U = E^\top$:
+# $W_U \in \mathbb{R}^{d \times V}$ compares the last vector with one direction per token. Tying (Press & Wolf 2016, [arXiv 1608.05859](https://arxiv.org/abs/1608.05859)) sets $W_U = E^\top$:
 #
 # $$x = E[\mathrm{id}], \qquad \mathrm{logits} = E\, x_{\mathrm{last}} .$$
 #
@@ -212,7 +212,7 @@ check("08.flops", flops_solution)
 
 # %% [markdown]
 # A lookup copies a row and multiplies nothing; the head multiplies the whole matrix, whoever owns it. Accounting that lets a tied head go free, or counts the
-# lookup as a product, is wrong by this much (trl#6709, torchtitan#3225). The bytes a decode step reads do not change either: both models read one $V \times d$ matrix
+# lookup as a product, is wrong by this much ([trl#6709](https://github.com/huggingface/trl/issues/6709), [torchtitan#3225](https://github.com/pytorch/torchtitan/issues/3225)). The bytes a decode step reads do not change either: both models read one $V \times d$ matrix
 # for the head, and one row for the lookup.
 
 # %%
@@ -250,7 +250,7 @@ check_equal("all the rest is there", set(tied.state_dict()) - stored <= {"emb.we
 
 # %% [markdown]
 # Reading is where it goes wrong. A checkpoint without `lm_head.weight` is either a tied model or a damaged one. **Only the config tells.** A loader that ignores
-# what is missing leaves the head at its random start values: no error, gibberish (sglang#1508, vllm#53020, transformers#43429).
+# what is missing leaves the head at its random start values: no error, gibberish ([sglang#1508](https://github.com/sgl-project/sglang/issues/1508), [vllm#53020](https://github.com/vllm-project/vllm/issues/53020), [transformers#43429](https://github.com/huggingface/transformers/issues/43429)).
 #
 # `lib.load_model` reads Hugging Face folders. We write our model as one, under the names that Llama files use, once with each config.
 
@@ -293,7 +293,7 @@ except ValueError as error:
     print("untied: ValueError,", str(error).partition(": ")[2])
 
 # %% [markdown]
-# How large is such a file? Bytes follow from the unique parameters and the dtype. A bf16 checkpoint loaded as fp32 doubles (transformers#34743); a head counted
+# How large is such a file? Bytes follow from the unique parameters and the dtype. A bf16 checkpoint loaded as fp32 doubles ([transformers#34743](https://github.com/huggingface/transformers/issues/34743)); a head counted
 # twice adds another $V d$.
 
 # %%
@@ -377,8 +377,8 @@ check_equal("more than twice the median", bool((lengths[top] > 2 * lengths.media
 #
 # Two stood above: FLOPs that depend on tying, and a head left at its random start. The one that everybody meets is the third.
 #
-# **Counted twice.** Summing a `state_dict` counts both names. The llama2.c models were reported so (karpathy/llama2.c#378), GPT-2 small appears with a head on
-# top (nanoGPT#209, transformers#14960), and a from-scratch Llama-3.2-1B that *copied* its embedding really had the extra matrix (rasbt/LLMs-from-scratch#822). The last line is from Abdullah-Taha9/ui-training#29.
+# **Counted twice.** Summing a `state_dict` counts both names. The llama2.c models were reported so ([karpathy/llama2.c#378](https://github.com/karpathy/llama2.c/issues/378)), GPT-2 small appears with a head on
+# top ([nanoGPT#209](https://github.com/karpathy/nanoGPT/issues/209), [transformers#14960](https://github.com/huggingface/transformers/issues/14960)), and a from-scratch Llama-3.2-1B that *copied* its embedding really had the extra matrix ([rasbt/LLMs-from-scratch#822](https://github.com/rasbt/LLMs-from-scratch/issues/822)). The last line is from [Abdullah-Taha9/ui-training#29](https://github.com/Abdullah-Taha9/ui-training/issues/29).
 
 # %%
 shapes = {"stories15M": (288, 6, 6, 768), "stories42M": (512, 8, 8, 1376), "stories110M": (768, 12, 12, 2048)}
@@ -485,7 +485,7 @@ check("08.step", step_solution)
 # **In practice.** Read `tie_word_embeddings`, inside `text_config` too; absent means the class's default. Compare a parameter count with and without $V d$ before you
 # doubt it. Tying changes memory, not FLOPs.
 #
-# **Sources.** Press & Wolf 2016 (arXiv 1608.05859). The config.json files of the table in section 2. Qwen3-4B: citsjtu2020/LLM-Prof, `Model_Config.md`; Llama-3.2-3B:
+# **Sources.** Press & Wolf 2016 ([arXiv 1608.05859](https://arxiv.org/abs/1608.05859)). The config.json files of the table in section 2. Qwen3-4B: citsjtu2020/LLM-Prof, `Model_Config.md`; Llama-3.2-3B:
 # mlc-ai/mlc-llm, `model_preset.py`; Gemma-3-27B: NVIDIA/TensorRT-LLM, `test_modeling_gemma3vl`. The issues named above.
 
 # %%

@@ -312,7 +312,7 @@ check_equal("the last token's stream grew more than tenfold", bool(stream[-1, -1
 # *In words: both lines rise on a logarithmic axis; the last token's from 0.1 to above 20, the first token's far beyond it in the middle layers.*
 #
 # The stream grows two hundredfold, as pre-norm allows, and the last norm brings it back to size 1 before the head. The first token's jumps in the twelfth block, stays as it is, and falls at the end: it is the token
-# at which chapter 07 found a head looking whatever the query.
+# at which [chapter 07](07_qk_norm.ipynb) found a head looking whatever the query.
 #
 # ## 8 · Trained side by side
 #
@@ -432,7 +432,7 @@ check_equal("not resolved", unresolved, ["LayerNorm for RMSNorm", "4 KV heads fo
 # ## 9 · Bugs that shipped
 #
 # **One counter for all layers.** In a cache that counts tokens once for the whole model, layer 0 stored its keys and raised the counter; every deeper layer then rotated at one position too far
-# (fla-org/flash-linear-attention#766). Five tokens are cached, the sixth comes:
+# ([fla-org/flash-linear-attention#766](https://github.com/fla-org/flash-linear-attention/issues/766)). Five tokens are cached, the sixth comes:
 
 # %%
 def sixth_token(positions):
@@ -450,10 +450,10 @@ print(f"positions 5, 6, 6: logits off by {off:.0%} of their size")
 check_equal("more than a tenth", off > 0.1, True)
 
 # %% [markdown]
-# **Three equal parts.** A fused projection of q, k and v cut with `chunk(3)`, as in 2019, when all three were $d$ wide (torchtune#2197 met it in Phi-4). Nothing fails; the widths are wrong.
+# **Three equal parts.** A fused projection of q, k and v cut with `chunk(3)`, as in 2019, when all three were $d$ wide ([torchtune#2197](https://github.com/meta-pytorch/torchtune/issues/2197) met it in Phi-4). Nothing fails; the widths are wrong.
 #
 # **True means two things.** In PyTorch's `scaled_dot_product_attention` a boolean True means *may look*; in `nn.MultiheadAttention` it means *blocked*; and a mask of floats 0 and 1 is **added**
-# (rasbt/LLMs-from-scratch#1061, pytorch#21518). Below, 4 query heads and 2 KV heads of 16; then equal scores and values 1, 2, 3.
+# ([rasbt/LLMs-from-scratch#1061](https://github.com/rasbt/LLMs-from-scratch/issues/1061), [pytorch#21518](https://github.com/pytorch/pytorch/issues/21518)). Below, 4 query heads and 2 KV heads of 16; then equal scores and values 1, 2, 3.
 
 # %%
 fused = torch.zeros(64 + 32 + 32, 5)
@@ -621,7 +621,7 @@ check("09.faults", faults_solution)
 # You **wrote** the block and the model in thirty lines; **counted** 3,283,456 parameters; **located** eight faults by the first stage that differs; **explained** what pre-norm keeps; and **judged** small runs: beside count tables, by how far back they read, with intervals. Proved equal: our
 # lines = `lib` with random gains, at once = in pieces through the cache, our lines = `lib` on SmolLM2's own weights.
 #
-# **Sources.** Vaswani et al. 2017 (arXiv 1706.03762): the post-norm block. Touvron et al. 2023, LLaMA (arXiv 2302.13971), section 2.2: pre-norm, SwiGLU and RoPE in one model. Llama Team 2024 (arXiv 2407.21783), section 3.2. Config fields
+# **Sources.** Vaswani et al. 2017 ([arXiv 1706.03762](https://arxiv.org/abs/1706.03762)): the post-norm block. Touvron et al. 2023, LLaMA ([arXiv 2302.13971](https://arxiv.org/abs/2302.13971)), section 2.2: pre-norm, SwiGLU and RoPE in one model. Llama Team 2024 ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)), section 3.2. Config fields
 # from the models' config.json. Public reports named in section 9. The training runs are this book's own.
 
 # %%

@@ -124,12 +124,12 @@ check_equal("names of ours that the file lacks", missing, {"head.weight"})
 check_equal("names that we do not have", set(raw) - set(model.state_dict()), set())
 
 # %% [markdown]
-# One is missing: the head. The model ties it (chapter 08), so the file stores the matrix once. A loader that fills the gap with random numbers runs and talks gibberish.
+# One is missing: the head. The model ties it ([chapter 08](08_tied_embeddings.ipynb)), so the file stores the matrix once. A loader that fills the gap with random numbers runs and talks gibberish.
 # A loader that **counts** what is missing, as above, cannot.
 #
 # ## 4 · Layouts
 #
-# GGUF keeps q and k of a Llama in **adjacent** pairs, row $2i$ with $2i+1$. Our block turns row $i$ with row $i + d_h/2$ (chapter 04). So the rows of every head move: even rows first, then
+# GGUF keeps q and k of a Llama in **adjacent** pairs, row $2i$ with $2i+1$. Our block turns row $i$ with row $i + d_h/2$ ([chapter 04](04_rope_in_practice.ipynb)). So the rows of every head move: even rows first, then
 # odd ones. The shape stays, which is why nobody notices when it is forgotten.
 
 # %%
@@ -208,7 +208,7 @@ check_equal("eight sequences cost less than three of one", eight < 3 * one, True
 
 # %% [markdown]
 # Most of a step is the reading of weights. That is why eight sequences together do not cost eight times as much: the weights are read once for all of them. It is also why a cache
-# that is eight times smaller matters: the weights are shared by a batch, the caches are not (chapter 05).
+# that is eight times smaller matters: the weights are shared by a batch, the caches are not ([chapter 05](05_kv_cache.ipynb)).
 #
 # # Part two: the config detective
 #
@@ -253,7 +253,7 @@ for name, c in (("mistral-7b-v0.1", mistral), ("gemma-3-1b", gemma)):
 check_equal("Mistral's cap, MiB", lib.kv_bytes(mistral, 131072) / 2**20, 512.0)
 
 # %% [markdown]
-# Both figures are right; they answer different questions, "what is needed" and "what does this engine reserve". (A cache estimator was corrected once in each direction: alvarobartt/hf-mem#60, #70.)
+# Both figures are right; they answer different questions, "what is needed" and "what does this engine reserve". (A cache estimator was corrected once in each direction: [alvarobartt/hf-mem#60](https://github.com/alvarobartt/hf-mem/issues/60), [#70](https://github.com/alvarobartt/hf-mem/issues/70).)
 #
 # **OLMo 2 and SmolLM3** change other things. OLMo 2's file says nothing of it: `model_type` olmo2 implies norms **after** each part and QK-norm over the whole width. SmolLM3's `no_rope_layers` is a list of 0 and 1.
 # **Predict**: does a 1 in `no_rope_layers` mean RoPE or no RoPE?
@@ -270,10 +270,10 @@ check_equal("OLMo 2", (olmo.layers[0].norms, olmo.layers[0].attention.qk_norm), 
 check_equal("layers without RoPE", len(nope), 9)
 
 # %% [markdown]
-# The name says the opposite of its values: 1 **has** RoPE (huggingface/transformers#43756 is about just this).
+# The name says the opposite of its values: 1 **has** RoPE ([huggingface/transformers#43756](https://github.com/huggingface/transformers/issues/43756) is about just this).
 #
 # **Falcon 7B and DeepSeek-V3** both write a large number of KV heads. Falcon: `num_kv_heads` 71, but also `multi_query` true, and then the model has one. DeepSeek: `num_key_value_heads` 128, but `kv_lora_rank` 512, and
-# then heads do not enter (chapter 06). **Predict** Falcon's bytes per token: 32 layers, heads of 64, bf16.
+# then heads do not enter ([chapter 06](06_mla.ipynb)). **Predict** Falcon's bytes per token: 32 layers, heads of 64, bf16.
 
 # %%
 falcon = read("falcon-7b", "multi_query", "num_kv_heads", "num_attention_heads")
@@ -372,7 +372,7 @@ print(f"Llama-2-7B, 2,048 tokens: {size:,} bytes = {size / 2**30:.3f} GiB = {siz
 
 # %% [markdown]
 # Not one of them failed a type check. Two habits find them all: compute the same quantity a second way (bytes of a real cache, `sum(p.numel())` over unique tensors), and write the unit: the last line has been printed as
-# "1.00 GB" (alvarobartt/hf-mem#33).
+# "1.00 GB" ([alvarobartt/hf-mem#33](https://github.com/alvarobartt/hf-mem/issues/33)).
 #
 # ## 13 · Your own
 #
@@ -522,7 +522,7 @@ check("10.bound", bound_solution)
 # You **ported** a real checkpoint with two dictionaries and a transpose, and saw why only logits prove it; **read** eight configs aloud; **caught** the usual formula in 26 of 53 models; **bounded** a decode step by its
 # bytes; **corrected** eight published numbers. Proved equal: your port and `lib.load_model` in every logit; the table of 53 models and `lib` (a test compares each row).
 #
-# **Sources.** The config.json files named above, in `src/book/data` with their origin. Reports are named where they are used. Llama Team 2024 (arXiv 2407.21783) and DeepSeek-AI 2024 (arXiv 2405.04434) for the shapes
+# **Sources.** The config.json files named above, in `src/book/data` with their origin. Reports are named where they are used. Llama Team 2024 ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)) and DeepSeek-AI 2024 ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)) for the shapes
 # of their models.
 
 # %%

@@ -45,7 +45,7 @@ style()
 # ## 1 · What waits for what
 #
 # A card has two speeds: how fast it calculates, and how fast it reads its memory. An A100 does 312 TFLOP/s in bfloat16 and reads 2.039 TB/s ([data sheet](https://www.nvidia.com/en-us/data-center/a100/)).
-# Divide them: it must do about 153 FLOP **per byte** to keep its arithmetic busy. This is the corner of the roofline in chapter 06, called the *ridge*. Below it, an operation waits for memory.
+# Divide them: it must do about 153 FLOP **per byte** to keep its arithmetic busy. This is the corner of the roofline in [chapter 06](06_mla.ipynb), called the *ridge*. Below it, an operation waits for memory.
 #
 # Llama-3-8B decodes one token for one user, after 4,096 others. **Predict**: how many of a layer's ten operations stand above an A100's ridge?
 
@@ -227,7 +227,7 @@ check_close("split and joined = attend", y, attend(q, k, v))
 #
 # ## 6 · One read, more work
 #
-# In MLA's absorbed form (chapter 06) **all** heads look at the same latents, and the value is the first part of the key. A kernel that holds 16 heads reads a block of latents once, as key and as value, for 16 heads.
+# In MLA's absorbed form ([chapter 06](06_mla.ipynb)) **all** heads look at the same latents, and the value is the first part of the key. A kernel that holds 16 heads reads a block of latents once, as key and as value, for 16 heads.
 # 128 heads are 8 such programs. **Predict** the bytes of latents asked for: 40 heads, 16 per program, 33 latents of 24 + 8 numbers, float32.
 
 # %%

@@ -133,6 +133,15 @@ def test_cells_are_plain_python(source, notebook):
             )
 
 
+def test_references_are_links(notebook):
+    """A paper, a public issue and another chapter are reached by a click, in JupyterLab, on the site and in the slides."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    plain = re.sub(r"\[[^\]]*\]\([^)]*\)|`[^`\n]*`|\$[^$\n]*\$", "", text)
+    assert not re.findall(r"arXiv[ :\n]*\d{4}\.\d{4,5}|\b[\w.-]+#\d{2,6}\b", plain)
+    own = notebook.cells[0].source[2:4]
+    assert not [n for n in re.findall(r"[Cc]hapter (\d\d)\b", plain) if n != own]
+
+
 def test_exercises_come_in_triples(notebook):
     found = [tag for cell in notebook.cells for tag in tags(cell) if tag in TRIPLE]
     assert found == TRIPLE * (len(found) // 3)

@@ -133,7 +133,7 @@ def start_page(chapters=CHAPTERS):
         f" a reference implementation, and found in real models. Edition {EDITION}. This folder is yours; the book never overwrites what is in it."),
         ("## How a chapter works\n\nRun a cell with Shift+Enter, from the top. Where a cell says `my_guess = None`, write your guess first: the result is not on the"
         " page until you run the cell. Checks print `ok`, or stop with what came and what was expected. A picture with sliders moves once its own cell has"
-        " run. Exercises are three cells: yours, `check`, and the solution, folded.\n\nEach open chapter holds 0.4 to 1.2 GB of memory: *Kernel, Shut Down"
+        " run. Exercises are three cells: yours, `check`, and the solution, folded.\n\nEach open chapter holds 0.4 to 1.3 GB of memory (all twelve about 8.5): *Kernel, Shut Down"
         " Kernel* gives it back, and a kernel that nobody used for two hours is shut down by itself. Your text stays; only variables go, and running the"
         " cells again brings them back."),
         "## Contents\n\n| | chapter | what it shows | time | builds on |\n|---|---|---|---|---|\n" + "\n".join(rows),
