@@ -35,6 +35,7 @@ BLOCK = [
         "gpt2",
         "decoding",
         "fast",
+        "static",
         "compiled",
     ]
 ]

@@ -24,6 +24,7 @@ _HOME = {
     "gpt2": "GPT2Block GPT2LM",
     "decoding": "generate chat_prompt",
     "fast": "fast_decode",
+    "static": "StaticDecode",
     "compiled": "compile_decode",
     "files.weights": "load_model open_gguf",
     "files.real_model": "find_model",

@@ -15,11 +15,13 @@ from lib.rope import apply_rope
 DTYPES = (torch.float32, torch.bfloat16)
 
 
-def not_taken(model):
+def not_taken(model, devices):
     """What of a model the faster steps do not run, by name: they know the Llama block and leave variety to the plain one."""
     names, weight = [], model.emb.weight
-    if weight.device.type != "cpu" or weight.dtype not in DTYPES:
-        names.append(f"{weight.dtype} on {weight.device} (float32 and bfloat16 on the CPU are taken)")
+    if weight.device.type not in devices or weight.dtype not in DTYPES:
+        names.append(
+            f"{weight.dtype} on {weight.device} (float32 and bfloat16 on {' and '.join(devices)} are taken)"
+        )
     norm = model.config.norm
     if norm.kind != "rms" or norm.unit_offset or norm.gain_last:
         names.append("a norm other than Llama's RMSNorm")
@@ -46,8 +48,10 @@ class StepModel:
     `plain` is the model itself, unchanged. The caches are the plain ones, so that a text may change between the two at any token.
     """
 
+    devices = ("cpu",)
+
     def __init__(self, model):
-        refused = not_taken(model)
+        refused = not_taken(model, self.devices)
         if refused:
             raise ValueError(
                 f"{type(self).__name__} does not take {', '.join(refused)}: decode with the plain model"
@@ -63,9 +67,12 @@ class StepModel:
         check_ids(idx)
         return self.step(idx, cache, check_call(self.plain, idx, cache, pad))
 
+    def column(self, call):
+        return torch.tensor([call.start], device=self.emb.weight.device)
+
     def tables(self, call):
         """attention -> this position's rows of cos and sin, [1, r/2] or [B, 1, 1, r/2], and None, None on a NoPE layer."""
-        column = torch.tensor([call.start])
+        column = self.column(call)
         attentions = {layer.attention for layer in self.config.layers}
         return {a: self.plain._rows(a, column, call) for a in attentions}
 
@@ -81,8 +88,10 @@ def normed(x, norm):
 
 
 class FastDecode(StepModel):
-    """Steps in PyTorch. Copies, made once: wq, wk, wv as one matrix, w_gate and w_up as one, and the head; in float32 with the
-    output axis contiguous, in bfloat16 as they are. Later changes of the plain model's weights do not reach them."""
+    """Steps in PyTorch. Copies, made once: wq, wk, wv as one matrix, w_gate and w_up as one, and the head; in float32 on the CPU
+    with the output axis contiguous, else as they are. Later changes of the plain model's weights do not reach them."""
+
+    devices = ("cpu", "cuda")
 
     def __init__(self, model):
         super().__init__(model)
@@ -94,7 +103,7 @@ class FastDecode(StepModel):
     @staticmethod
     def _fused(*linears):
         weights = [linear.weight.detach() for linear in linears]
-        if weights[0].dtype != torch.float32:
+        if weights[0].dtype != torch.float32 or weights[0].device.type != "cpu":
             return torch.cat(weights)
         rows, n = sum(len(w) for w in weights), weights[0].shape[1]
         relaid = torch.empty(n, rows)
@@ -103,14 +112,21 @@ class FastDecode(StepModel):
         return relaid.t()
 
     def step(self, idx, cache, call):
-        tables, masks = self.tables(call), {}
+        masks, column = {}, self.column(call)
+        for layer, kv in zip(self.config.layers, cache.layers):
+            window = layer.attention.window
+            if window not in masks:
+                masks[window] = self.plain._mask(column, kv, window, call.pad)
+        return self.through(idx, self.tables(call), masks, [kv.append for kv in cache.layers])
+
+    def through(self, idx, tables, masks, appends):
+        """idx [B, 1] through the layers -> logits [B, 1, V]. All that knows the position comes from outside: the rows of cos and sin
+        of each kind of attention, the mask of each window, and for each layer what stores k and v and returns those to look at."""
         x = self.emb.weight[idx[:, 0]]  # [B, d]
-        for block, layer, kv, (w_qkv, w_o, w_gu, w_down) in zip(
-            self.plain.blocks, self.config.layers, cache.layers, self.products
+        for block, layer, append, (w_qkv, w_o, w_gu, w_down) in zip(
+            self.plain.blocks, self.config.layers, appends, self.products
         ):
             a = layer.attention
-            if a.window not in masks:
-                masks[a.window] = self.plain._mask(torch.tensor([call.start]), kv, a.window, call.pad)
             y = product(normed(x, block.attn_norm), w_qkv)  # [B, (h + n_kv) dh + n_kv d_v]
             qk, v = y.split([(a.n_heads + a.n_kv_heads) * a.head_dim, a.n_kv_heads * a.d_v], dim=-1)
             qk = qk.view(len(x), -1, 1, a.head_dim)  # [B, h + n_kv, 1, dh]
@@ -120,7 +136,7 @@ class FastDecode(StepModel):
             if a.rope is not None:
                 qk = apply_rope(qk, *tables[a], a.rope.layout)
             q, k = qk.split([a.n_heads, a.n_kv_heads], dim=1)
-            k, v = kv.append(k, v.view(len(x), -1, 1, a.d_v))
+            k, v = append(k, v.view(len(x), -1, 1, a.d_v))
             x = x + product(attend(q, k, v, masks[a.window], a.scale).flatten(1), w_o)
             gate, up = product(normed(x, block.ffn_norm), w_gu).chunk(2, dim=-1)
             x = x + product(F.silu(gate) * up, w_down)
@@ -130,7 +146,7 @@ class FastDecode(StepModel):
 def fast_decode(model):
     """The same logits by larger PyTorch products: a model for `generate`, of which `plain` is the model given, unchanged.
 
-    Takes what `lib.compile_decode` takes, holds a second copy of the weights, and needs no compiler. float32: equal to the plain path
-    to 1e-5 of the largest logit; bfloat16: to 0.05. Raises: ValueError naming what it does not take.
+    Takes what `lib.compile_decode` takes, on CUDA too, holds a second copy of the weights, and needs no compiler. float32: equal to
+    the plain path to 1e-5 of the largest logit; bfloat16: to 0.05. Raises: ValueError naming what it does not take.
     """
     return FastDecode(model)
