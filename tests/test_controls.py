@@ -1,7 +1,7 @@
 """Every claim about behaviour beside its control: the claim's check passes on the real thing and FAILS on the control.
 
 A control differs in what the claim names alone (same shapes, norms, data, seeds), and fails by value. `pytest tests/test_controls.py -s`
-prints the table. About 10 s, most of it SmolLM2's first eight blocks.
+prints the table. About 20 s, most of it SmolLM2 and the count tables.
 """
 
 import functools
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import lib
 from book.evidence import excerpts, held_out_purity, layer_inputs, same_size
-from book.experiments import load_results, table_curves
+from book.experiments import by_seed, interval, load_results, table_curves
 
 ROWS = {}
 
@@ -147,6 +147,141 @@ def rate(which):
         table_curves([256], "rates")[0][1]
         - ends("rates", "modern" if which == "real" else "no_qk_norm", 3e-2).mean().item()
     )
+
+
+@claim(
+    "09",
+    "today's block ends an epoch below the table that knows three bytes back (bits below it)",
+    "the 2019 block",
+    0.0,
+)
+def four_grams(which):
+    runs = [
+        r["bits_per_byte"]
+        for r in load_results("epoch", quiet=True)["runs"]
+        if r["variant"] == ("modern" if which == "real" else "2019")
+    ]
+    return table_curves([2009])[0][3] - max(runs)
+
+
+@claim(
+    "09",
+    "after 129,000 bytes a block has left the bigram table behind (bits below it)",
+    "the block with a learned table",
+    0.1,
+)
+def plateau(which):
+    bits, bigram = at_step("epoch", "modern" if which == "real" else "learned", 251)
+    return bigram - bits
+
+
+def worth_of_context(variant, point):
+    """Bits that two true bytes lack against sixteen, mean over seeds: is more than the last two bytes read?"""
+    runs = [r for r in load_results("epoch", quiet=True)["runs"] if r["variant"] == variant]
+    rows = [dict(map(tuple, r["reach"][point][1])) for r in runs]
+    return sum(row[2] - row[16] for row in rows) / len(rows)
+
+
+@claim(
+    "09",
+    "the modern block reads further back than two bytes (bits that the bytes before them are worth)",
+    "the 2019 block a quarter into its epoch",
+    0.5,
+)
+def reach(which):
+    return worth_of_context("modern", -1) if which == "real" else worth_of_context("2019", 0)
+
+
+@claim(
+    "09",
+    "a rule for three seeds seldom finds an effect that is not there (share of rows without one)",
+    "all three seeds agree",
+    0.1,
+    below=True,
+)
+def verdicts(which):
+    draws = torch.randn(4000, 3, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    if which == "real":
+        found = [interval(row).resolved for row in draws.tolist()]
+        return sum(found) / len(found)
+    return ((draws > 0).all(1) | (draws < 0).all(1)).double().mean().item()
+
+
+@claim(
+    "09",
+    "RoPE added to the 2019 block helps: the whole interval lies below zero (its upper end)",
+    "the same runs, the two names swapped in two of four seeds",
+    -0.1,
+    below=True,
+)
+def rope_added(which):
+    results = load_results("epoch", quiet=True)
+    a, b = (by_seed(results, v) for v in ("+rope", "2019"))
+    sign = dict(zip(a, (1, -1, -1, 1) if which == "control" else (1, 1, 1, 1), strict=True))
+    return interval([sign[s] * (a[s] - b[s]) for s in a]).high
+
+
+# ---- positions
+
+
+@claim(
+    "03", "moving a whole text changes no output (relative change)", "values rotated too", 1e-5, below=True
+)
+def moved(which):
+    q, k, v = torch.randn(3, 1, 2, 7, 8, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+
+    def out(start):
+        cos, sin = lib.rope_cache(7, 8, start=start)
+        w = lib.apply_rope(v, cos, sin) if which == "control" else v
+        return lib.attend(lib.apply_rope(q, cos, sin), lib.apply_rope(k, cos, sin), w)
+
+    return ((out(0) - out(100)).norm() / out(0).norm()).item()
+
+
+@claim(
+    "04",
+    "weights permuted into the other layout give the same scores (relative change)",
+    "the same weights, not permuted",
+    1e-5,
+    below=True,
+)
+def layout(which):
+    g = torch.Generator().manual_seed(4)
+    x, wq, wk = (
+        torch.randn(1, 40, 24, generator=g),
+        torch.randn(32, 24, generator=g),
+        torch.randn(16, 24, generator=g),
+    )
+    cos, sin = lib.rope_cache(40, 8)
+
+    def scores(wq, wk, layout):
+        q, k = ((x @ w.T).unflatten(-1, (-1, 8)).transpose(1, 2) for w in (wq, wk))
+        q, k = lib.apply_rope(q, cos, sin, layout), lib.apply_rope(k, cos, sin, layout)
+        return q @ lib.repeat_kv(k, 2).transpose(-1, -2)
+
+    want = scores(wq, wk, "adjacent")
+    if which == "real":
+        wq, wk = lib.permute_heads(wq, 4), lib.permute_heads(wk, 2)
+    return ((scores(wq, wk, "half") - want).norm() / want.norm()).item()
+
+
+@claim(
+    "08",
+    "a tied head is still the embedding after a step of training (relative difference)",
+    "a copied head",
+    1e-12,
+    below=True,
+)
+def tie(which):
+    torch.manual_seed(0)
+    lm = lib.LlamaStyleLM(31, d=16, n_layers=1, n_heads=2, n_kv_heads=1, d_ff=24, tie=which == "real")
+    if which == "control":
+        lm.head.weight.data.copy_(lm.emb.weight.data)
+    idx = torch.randint(0, 31, (2, 9))
+    step = torch.optim.SGD(lm.parameters(), lr=0.5)
+    F.cross_entropy(lm(idx[:, :-1]).flatten(0, 1), idx[:, 1:].flatten()).backward()
+    step.step()
+    return ((lm.head.weight - lm.emb.weight).norm() / lm.emb.weight.norm()).item()
 
 
 @pytest.mark.parametrize("name", ROWS)
