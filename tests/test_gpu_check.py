@@ -1,11 +1,12 @@
 """`make gpu` on the CPU, small and without the real model (test_real_model.py has that): it passes, and it can fail."""
 
+import itertools
 import json
 
 import pytest
 import torch
 
-from book import gpu_check, gpu_kernels
+from book import gpu_check, gpu_decode, gpu_kernels
 from lib import kernels
 
 
@@ -30,7 +31,9 @@ def test_on_the_cpu_it_prints_one_json_and_writes_nothing(capsys, monkeypatch, t
     )
     assert {row["dtype"] for row in result["checks"]} == {"float32", "bfloat16"}
     assert {"date", "commit", "device", "cuda", "torch", "python", "seconds"} == set(result["provenance"])
-    assert all(0 < row["difference"] <= row["bound"] for row in result["checks"])
+    assert all(0 <= row["difference"] <= row["bound"] for row in result["checks"])
+    assert all(row["difference"] for row in result["checks"] if not row["check"].startswith("decode, "))
+    assert result["decoding"]["model"] == "tiny" and result["decoding"]["copy_GB_per_s"] > 0
     assert not list(tmp_path.iterdir())
 
 
@@ -62,3 +65,55 @@ def test_the_kernels_have_their_times(monkeypatch, capsys):
     report = gpu_check.Report()
     gpu_kernels.check_kernels(report, cpu, torch.float32)
     assert not report.rows and "skip the kernels: no CUDA here" in capsys.readouterr().err
+
+
+def test_rows_of_decoding_are_those_of_bench_decode(small, capsys):
+    """Every dtype, batch, context and variant once, with its bytes over its time; on CUDA `graph` comes on top."""
+    report = gpu_check.Report()
+    result = gpu_decode.decode(report, torch.device("cpu"))
+    grid = itertools.product(
+        ("float32", "bfloat16"), gpu_decode.CPU["batches"], gpu_decode.CPU["contexts"],
+        ("plain", "fast", "static", "limit"),
+    )  # fmt: skip
+    fields = ("dtype", "batch", "context", "variant")
+    assert [tuple(row[name] for name in fields) for row in result["rows"]] == list(grid)
+    count = sum(p.numel() for p in gpu_decode.tiny_model(torch.float32).parameters())
+    for row in result["rows"]:
+        size = {"float32": 4, "bfloat16": 2}[row["dtype"]]
+        assert row["bytes"] == size * (count + 2 * 2 * 2 * 8 * row["batch"] * row["context"])
+        seconds = row["ms_per_token"] * row["batch"] / 1e3
+        assert row["GB_per_s"] == pytest.approx(row["bytes"] / seconds / 1e9)
+        assert row["fraction_of_copy"] == pytest.approx(row["GB_per_s"] / result["copy_GB_per_s"])
+        if row["variant"] == "limit":
+            assert row["fraction_of_copy"] == pytest.approx(1)
+        else:
+            assert 0 < row["ms_least"] <= row["ms_per_token"] <= row["ms_most"] and row["steps"] == 4
+    assert len(report.rows) == 2 * 2 * 2 * 2 and all(row["ok"] for row in report.rows)
+
+
+@pytest.mark.parametrize("wrong", ["one position", "NaN"])
+def test_a_step_that_stays_at_its_position_is_seen(wrong, monkeypatch, capsys):
+    class Stuck(gpu_decode.StaticDecode):
+        def __call__(self, idx):
+            logits = super().__call__(idx)
+            self.first = getattr(self, "first", logits)
+            if wrong == "one position":
+                return self.first
+            return (
+                logits * float("nan") if self.cache.length in (6, 22) else logits
+            )  # the first position alone
+
+    monkeypatch.setattr(gpu_decode, "StaticDecode", Stuck)
+    report = gpu_check.Report()
+    gpu_decode.decode(report, torch.device("cpu"))
+    assert {row["ok"] for row in report.rows if "static" in row["check"]} == {False}
+    assert all(row["ok"] for row in report.rows if "fast" in row["check"])
+
+
+def test_without_the_model_nothing_is_timed_on_cuda(monkeypatch, capsys):
+    def nowhere():
+        raise FileNotFoundError("no model in this test")
+
+    monkeypatch.setattr(gpu_decode, "find_model", nowhere)
+    assert gpu_decode.decode(gpu_check.Report(), torch.device("cuda")) is None
+    assert "skip decoding: no model" in capsys.readouterr().err

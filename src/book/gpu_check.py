@@ -1,4 +1,5 @@
-"""`make gpu`: the library on the GPU in float32 and bfloat16 against a float64 oracle on the CPU.
+"""`make gpu`: the library on the GPU in float32 and bfloat16 against a float64 oracle on the CPU, and the times of
+decoding (book.gpu_decode) and of the kernels (book.gpu_kernels).
 
 Prints one line a check on stderr and one JSON result on stdout. On CUDA the result is also written to
 tests/bench/results/gpu.json; a run on the CPU proves the script, not the GPU, and writes nothing.
@@ -14,6 +15,7 @@ import time
 
 import torch
 
+from book.gpu_decode import decode
 from book.gpu_kernels import check_kernels, cuda_clock, times, usable
 from book.paths import ROOT
 from lib import (
@@ -203,11 +205,15 @@ def run(device=None, tokens=None):
         d, sizes, S = (7168, V3, 256) if cuda else (192, SMALL, 48)
         check_latent(report, device, dtype, d, sizes, S)
     real = check_real_model(report, device, tokens or (32 if cuda else 8))
+    decoding = decode(report, device)
+    kernel_times = times(device, cuda_clock) if cuda and not usable(device) else None
     return {
         "provenance": provenance(device, time.perf_counter() - start),
         "ok": all(row["ok"] for row in report.rows),
         "real_model": real,
-        "kernel_times": times(device, cuda_clock) if cuda and not usable(device) else None,
+        "decoding": decoding and {name: value for name, value in decoding.items() if name != "rows"},
+        "rows": decoding["rows"] if decoding else [],
+        "kernel_times": kernel_times,
         "checks": report.rows,
     }
 
