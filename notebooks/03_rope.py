@@ -219,7 +219,7 @@ for i, wave, turns in rows:
 #
 # ### In code
 #
-# A table of cos and sin for all positions, and the rotation of a whole tensor. Here pair $i$ is made of the dimensions $i$ and $i + d_h/2$, as Hugging Face lays
+# A table of cos and sin for all positions, and the rotation of a whole tensor. Here pair $i$ is made of the dimensions $i$ and $i + d_h/2$, as most Hugging Face classes lay
 # them out; the paper pairs neighbours. [Chapter 04](04_rope_in_practice.ipynb) is about that difference.
 
 # %%

@@ -35,7 +35,8 @@ _ = torch.set_grad_enabled(False)
 # RoPE turns **pairs** of dimensions. Which two make a pair is a convention:
 #
 # - **adjacent**: $2i$ with $2i+1$. The RoFormer paper, Meta's own checkpoints, DeepSeek.
-# - **half-split**: $i$ with $i + d_h/2$. Hugging Face.
+# - **half-split**: $i$ with $i + d_h/2$. Most Hugging Face classes: Llama, Qwen, Mistral, Gemma. (Their classes for Cohere, GLM-4, ERNIE 4.5, Llama 4 and DeepSeek are adjacent: the layout
+#   belongs to the class, not to the library.)
 #
 # The same vector at the same position comes out differently:
 
@@ -377,16 +378,21 @@ check_equal("kept, blended, divided", bands, {"Llama-3.1-8B": (29, 6, 29), "Llam
 
 # %% [markdown]
 # **YaRN** (`"yarn"`: DeepSeek, gpt-oss, OLMo 3) draws the same line by pair number: pairs that turn more than `beta_fast` (32) times in training are kept, fewer than
-# `beta_slow` (1) times divided, with a straight ramp over the pairs between. It adds a **temperature**: cos and sin are multiplied by $0.1 \ln s + 1$, so scores by its square.
+# `beta_slow` (1) times divided, with a straight ramp over the pairs between. It adds a **temperature**: a longer text spreads the softmax over more keys, and
+# larger scores sharpen it again. gpt-oss and OLMo 3 multiply cos and sin by $0.1 \ln s + 1$, so scores by its square. DeepSeek's configs have `mscale` and `mscale_all_dim`: the ratio of the two factors goes on cos and sin (1
+# for V3), and the square of the second on the softmax scale. In MLA that is not the same thing, since only a part of a score is rotated ([chapter 06](06_mla.ipynb)).
 #
 # **longrope** (Phi-3.5) names a divisor for each pair, found by search: `short_factor` for texts of up to the original length, `long_factor` beyond. `PHI35` holds both lists of
 # Phi-3.5-mini's config (heads of 96, from 4,096 to 131,072 tokens).
 
 # %%
-v3 = Scaling("yarn", factor=40.0, original_max_len=4096, max_len=163840)  # DeepSeek-V3, 64 rotary dimensions
+yarn = Scaling("yarn", factor=40.0, original_max_len=4096, max_len=163840)
+v3 = replace(yarn, mscale=1.0, mscale_all_dim=1.0)  # as DeepSeek-V3's config.json has them; 64 rotary dimensions
 print("V3's ramp runs from pair", *lib.yarn_range(64, 1e4, v3))
 print("cos and sin times", {s: round(0.1 * log(s) + 1, 4) for s in (4, 16, 32, 40, 64)})
-check_close("lib.rope_attention_factor", lib.rope_attention_factor(v3), 0.1 * log(40) + 1)
+check_close("without these two fields", lib.rope_attention_factor(yarn), 0.1 * log(40) + 1)
+check_equal("V3's cos and sin times", lib.rope_attention_factor(v3), 1.0)
+print(f"V3's softmax scale times {lib.yarn_mscale(40, 1.0) ** 2:.4f}")
 print("long_factor:", *PHI35["long_factor"][:4], "..", *PHI35["long_factor"][-3:])
 phi = Scaling("longrope", factor=32.0, original_max_len=4096, max_len=131072, **PHI35)
 for length in (4096, 4097):
