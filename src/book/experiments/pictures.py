@@ -5,7 +5,7 @@ from book.figures import COLORS
 LOOKS = {"2019": ("old", "-"), "learned": ("k", "--"), "+rope": ("rope", "--"), "modern": ("new", "-")}
 
 
-def draw_intervals(ax, intervals, values):
+def draw_intervals(ax, intervals, values, xlabel):
     """One bar per name, its 95 % interval: violet where it leaves 0 out, grey where it is not resolved; dots are the seeds."""
     for i, (name, it) in enumerate(intervals.items()):
         color = COLORS["new"] if it.resolved else COLORS["old"]
@@ -13,7 +13,7 @@ def draw_intervals(ax, intervals, values):
         ax.plot(values[name], [i] * it.n, "o", color=COLORS["ink"], ms=7)
     ax.axvline(0, color=COLORS["ink"], lw=1.5)
     ax.set_yticks(range(len(intervals)), intervals)
-    ax.set_ylim(len(intervals) - 0.4, -0.6)
+    ax.set(ylim=(len(intervals) - 0.4, -0.6), xlabel=xlabel)
 
 
 def draw_rates(axes, rates, bits, wide, bigram):
