@@ -8,7 +8,7 @@
 # - **write** a kernel in Triton, and test it without a GPU;
 # - **derive** the online softmax, and the second pass of a split decode;
 # - **explain** how MLA's kernel turns one read into more work;
-# - **read** what a compiler made of a kernel: registers, shared memory, programs at a time.
+# - **read** what a compiler made of a kernel: registers, shared memory, how many run at a time.
 #
 # You need chapters 01, 05 and 06, and PyTorch; no GPU, no Triton before. About 60 minutes. The kernels need Triton, which exists for Linux on x86-64; on other
 # machines the first cell says so, and the outputs below are those of a run.
@@ -32,6 +32,7 @@ from book.compiled import compiled
 from book.configs import load
 from book.exercises import check, progress
 from book.explore.ch11_kernels import block_explorer, draw_roofline
+from book.fence import fence
 from book.figures import style
 from book.predict import check_close, check_equal, predict
 from book.traffic import pytorch_bytes
@@ -40,6 +41,7 @@ from lib.kernels import attention, cards, costs, decode, latent, norms
 from lib.kernels.counting import counting
 
 style()
+fence()  # a kernel that leaves its tensors raises here; on a card nothing stops it
 
 # %% [markdown]
 # ## 1 · What waits for what
@@ -61,12 +63,14 @@ for op in ops:
     print(f"{op.name:<24}{op.flops:>12,}{op.bytes:>13,}{op.intensity:>11.2f}")
 for card in cards.CARDS:
     print(f"{card.name}: ridge {card.ridge:.0f} FLOP/byte, at least {sum(op.seconds(card) for op in ops) * 1e6:.0f} us per layer")
+n, work, moved = len(llama.layers), sum(op.flops for op in ops), sum(op.bytes for op in ops)
+print(f"all {n} layers: {moved * n / 1e9:.1f} GB moved; the arithmetic alone {work * n / cards.A100.flops * 1e6:.0f} us on an A100")
 
 # %% [markdown]
-# None. A matrix met by one vector does one multiply and one add per weight of two bytes: 1 FLOP per byte, on any card. Attention does a few, because four query heads
+# None. A matrix met by one vector does one multiply and one add per weight of two bytes: 1 FLOP per byte, on any card. Attention does four, because four query heads
 # share each key. Time is bytes over bandwidth, so **fewer bytes is the whole game**.
 #
-# More users share the weights, not the caches. **Predict** the batch from which the gate and up matrices stand above the A100's ridge: 16, 64 or 256?
+# More users share the weights, not the caches. **Predict** which batch is the first that lifts the gate and up matrices above the A100's ridge: 16, 64 or 256?
 
 # %%
 my_guess = None
@@ -79,12 +83,12 @@ for name in ("gate, up", "attention", "RoPE"):
 check_close("attention does not move with the batch", table[256]["attention"], table[1]["attention"], 1e-12)
 
 # %% [markdown]
-# A batch lifts the matrices. Attention stays where it is: every user brings a cache.
+# A batch lifts the matrices. Attention stays where it is, because every user brings a cache; so does RoPE, whose vectors are each user's own.
 #
 # ## 2 · What fusion saves
 #
 # PyTorch runs `rms_norm` as it is written: cast, square, mean, add, root, multiply, cast, multiply. Each step reads its input from memory and writes its output back, the middle ones in float32. A
-# *fused* kernel reads $x$ once, keeps the row in registers, and writes once.
+# *fused* kernel reads $x$ once, keeps the row in *registers*, the few fast numbers beside the arithmetic, and writes once.
 #
 # Take $x$ of [4, 576] in bfloat16: 4,608 bytes. **Predict** how many bytes the steps move, all together.
 
@@ -104,8 +108,9 @@ print(f"fused, by formula {fused:,}: {steps / fused:.1f} times fewer")
 # ## 3 · A kernel
 #
 # A **kernel** is a function that a GPU runs many times at once. In Triton each run is a **program**: it asks for its number (`program_id`), works on **blocks** of numbers, and
-# moves them with `load` and `store`. A tensor arrives as a **pointer**, the address of its first number; an address per number is the pointer plus offsets. Blocks have
-# a power of two of numbers; a **mask** keeps the surplus away. What is written in capitals, `tl.constexpr`, is known when the kernel is compiled.
+# moves them with `load` and `store`. The **grid** says how many programs there are; they start in any order, on the card's *multiprocessors* (an A100 has 108), each worked
+# on by a few *warps* of 32 threads, which Triton arranges. A tensor arrives as a **pointer**, the address of its first number; an address per number is the pointer plus offsets, here for rows that lie one after the other. Blocks have
+# a power of two of numbers; a **mask** keeps the surplus away. A `tl.constexpr` is known when the kernel is compiled.
 #
 # RMSNorm: one program per row.
 
@@ -118,18 +123,18 @@ def norm_kernel(X, W, Y, d, eps, BLOCK: tl.constexpr):
     x = tl.load(X + row * d + col, mask=inside, other=0.0).to(tl.float32)
     w = tl.load(W + col, mask=inside, other=0.0)
     y = x * tl.rsqrt(tl.sum(x * x, axis=0) / d + eps)
-    tl.store(Y + row * d + col, y.to(W.dtype.element_ty) * w, mask=inside)
+    tl.store(Y + row * d + col, y.to(W.dtype.element_ty) * w, mask=inside)  # element_ty: the gain's dtype
 
 
 x32, w32, y = x.float(), w.float(), torch.empty(4, 576)
-norm_kernel[(4,)](x32, w32, y, 576, 1e-6, BLOCK=1024)  # [(4,)]: four programs
+norm_kernel[(4,)](x32, w32, y, 576, 1e-6, BLOCK=1024)  # [(4,)] is the grid: four programs
 check_close("nine lines = lib", y, rms_norm(x32, w32))
 
 # %% [markdown]
 # `other=0.0` matters: the masked places take part in the sum, so they must add nothing. The division is by $d$, not by the block.
 #
 # `lib.kernels.norms` has the same kernel for any strides and dtypes, beside `lib.rms_norm`. Triton's **interpreter** runs it here: every `load` becomes a NumPy copy, so we can count the bytes of each.
-# **Predict** what is loaded through the gain's pointer: 576 numbers of two bytes, or more?
+# **Predict** how many bytes are loaded through the gain's pointer, for the four rows of $x$.
 
 # %%
 my_guess = None
@@ -149,8 +154,9 @@ check_equal("fusing the add saves one read of the sum", apart - both.bytes, x.nb
 #
 # ## 4 · Two halves of a row
 #
-# Attention reads keys in blocks, but a softmax needs the largest score of the whole row before its first exponential. Unless a sum can be corrected afterwards. Take one half, with its own
-# maximum $m_1$, sum $t_1$ and weighted values $o_1$; then the other half. What turns $o_1$ into what it would have been with the common maximum? Only a factor, $e^{m_1 - m}$:
+# Attention reads keys in blocks, but a softmax needs the largest score of the whole row before its first exponential. Unless a sum can be corrected afterwards. Take one half of scores $s$, with its own
+# maximum $m_1$, sum $t_1$ and weighted values $o_1$; then the other half. With the common maximum $m$ every
+# exponential of that half is $e^{s - m} = e^{s - m_1}\, e^{m_1 - m}$: the second factor is the same for all, so it corrects $t_1$ and $o_1$ afterwards.
 
 # %%
 gen = torch.Generator().manual_seed(1)
@@ -185,7 +191,7 @@ def online_kernel(Q, K, V, Y, S, scale, D: tl.constexpr, KEYS: tl.constexpr):
 
 
 # %% [markdown]
-# Masked scores become $-\infty$, whose exponential is 0. A masked score of 0 would weigh $e^0 = 1$. The check uses 37 keys in blocks of 16, so the last block is not full.
+# Masked scores become $-\infty$, whose exponential is 0. A masked score of 0 would weigh $e^{0 - m}$. Before the first block the maximum is $-\infty$ as well: `keep` is 0, and nothing is carried over. The check uses 37 keys in blocks of 16, so the last block is not full.
 
 # %%
 gen = torch.Generator().manual_seed(2)
@@ -198,12 +204,13 @@ k, v = torch.randn(1, 2, 40, 16, generator=gen), torch.randn(1, 2, 40, 16, gener
 check_close("prefill kernel = attend", attention.attend(q, k, v), attend(q, k, v))
 
 # %% [markdown]
-# `lib.kernels.prefill` is this loop for a block of queries at a time: the products become `tl.dot`, which runs on tensor cores, and the loop ends at the diagonal.
+# `lib.kernels.prefill` is this loop for a block of queries at a time, as reading a prompt needs it: the products become `tl.dot`, a product of matrices, for which a card has units of its own (*tensor cores*);
+# the loop ends where the causal mask does.
 #
 # ## 5 · One query, many programs
 #
-# Decoding has one query per head. SmolLM2 has 3 KV heads: with one program per KV head, a card of 108 multiprocessors would use 3. So the **keys are split**: each
-# program takes a part, leaves its three numbers, and a second kernel joins the parts ([Flash-Decoding](https://pytorch.org/blog/flash-decoding/)). It needs a second pass because no program may wait for another.
+# Decoding has one query per head. SmolLM2 has 3 KV heads: with one program per KV head, an A100 would use 3 of its 108 multiprocessors. So the **keys are split**: each
+# program takes a part, leaves its three numbers, and a second kernel joins the parts ([Flash-Decoding](https://pytorch.org/blog/flash-decoding/)). It needs a second pass because no program can count on another having run.
 #
 # 9 query heads of 64, 3 KV heads, 96 keys, 4 parts, float32. **Predict** how many bytes of keys are loaded: once, three times (once per query head of a group), or four times (once per part)?
 
@@ -217,13 +224,13 @@ with counting() as traffic:
     for launch in launches:
         launch.run()
 predict(my_guess, traffic.loaded["K"] / k.nbytes, "reads of the keys")
-print("grids:", [launch.grid for launch in launches], "left for the second pass:", traffic.stored["PART"], "bytes")
-expected = costs.decode_kernel_bytes(1, 9, 3, 96, 64, 64, parts=4, rows=16, size=4)
+print("grids:", [launch.grid for launch in launches], "left for the second pass:", f"{traffic.stored['PART']:,} bytes")
+expected = costs.decode_kernel_bytes(1, 9, 3, 96, 64, 64, parts=4, rows=16, size=4)  # tl.dot takes 16 rows at least
 check_equal("counted = formula", traffic.bytes, sum(expected.values()))
 check_close("split and joined = attend", y, attend(q, k, v))
 
 # %% [markdown]
-# Once. The heads of a group sit in one program and look at the same keys; the parts are disjoint.
+# Once. The heads of a group are in one program and look at the same keys; the parts are disjoint. The first grid is 4 parts × 1 block of heads × 3 KV heads; the second 9 query heads, each joined whole.
 #
 # ## 6 · One read, more work
 #
@@ -244,29 +251,30 @@ key = cached[:, None]
 check_close("latent kernel = attend", y, attend(q, key, key[..., :24]))
 
 # %% [markdown]
-# The last block has 8 heads and reads as much as a full one. So the heads per program decide how much work a byte gets. DeepSeek-V3, 4,096 tokens, on both cards' roofs:
+# The last block has 8 heads and reads as much as a full one. So the heads per program decide how much work a byte gets. DeepSeek-V3, 4,096 tokens, under the roofs of an A100 and an H100:
 
 # %%
 v3 = {rows: costs.latent_intensity(128, 512, 64, 4096, rows) for rows in (16, 32, 64, 128)}
 plain = {op.name: op.intensity for op in ops}["attention"]
 dots = {"Llama-3-8B's GQA": (plain, "k")} | {f"MLA, {rows} heads per program": (x, "latent") for rows, x in v3.items()}
-fig, axes = plt.subplots(1, 2, figsize=(11, 4.6))
+fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
 reach = [draw_roofline(ax, card, dots) for ax, card in zip(axes, (cards.A100, cards.H100))]
 plt.show()
 print(f"{'':<30}{'FLOP/byte':>10}{'A100':>8}{'H100':>8}   TFLOP/s, at most")
 for name, (x, _) in dots.items():
     print(f"{name:<30}{x:>10.1f}{reach[0][name]:>8.0f}{reach[1][name]:>8.0f}")
+check_equal("128 x 512 numbers are all registers of a multiprocessor", 128 * 512, cards.A100.registers)
 check_equal("on an A100 128 heads pass the ridge, 64 do not", [x > cards.A100.ridge for x in v3.values()], [False, False, False, True])
 
 # %% [markdown]
-# *In words: two rooflines. GQA sits low on the slope; MLA climbs it as one program holds more heads, and reaches the A100's roof with all 128.*
+# *In words: two rooflines. GQA sits low on the slope; MLA climbs it as one program holds more heads, and with all 128 reaches the A100's roof, not quite the H100's.*
 #
-# This is why a good MLA kernel turns decoding from memory-bound to compute-bound, and why it is hard: 128 heads need a result of 128 × 512 numbers in registers while they read. The card's cache softens it: other programs that
+# So on an A100 an MLA kernel can turn attention from memory-bound to compute-bound. It is hard: 128 heads keep a result of 128 × 512 numbers while they read, which is every register of a multiprocessor. The card's cache softens it: other programs that
 # read the same latents soon after may find them there. The count is the pessimistic one.
 #
 # ## 7 · What the compiler made
 #
-# Triton compiles for a card that is not there. The cubin, the card's machine code, says how many **registers** a thread has and how much **shared memory** a program takes; a multiprocessor has a fixed stock of
+# Triton compiles for a card that is not there. The cubin, the card's machine code, says how many **registers** a thread has and how much **shared memory**, the fast memory that its threads have in common, a program takes; a multiprocessor has a fixed stock of
 # both, which limits how many programs are **resident** at a time. The process of this notebook interprets, so another one compiles, for compute capability 8.0 (A100) and 9.0 (H100).
 
 # %%
@@ -282,20 +290,20 @@ for name in names:
         print(f"{name:<20}{card.name:<15}{r['registers']:>10}{r['stack']:>9}{r['shared']:>9,}{fits:>10}{share:>11}  {limit}")
 
 # %% [markdown]
-# *Occupancy* is resident threads over the most that fit. It hides waiting: while one program waits for memory, another calculates. The latent kernel has few programs, each with much to hold: low occupancy,
-# high reuse. Which is better, only a clock on a card tells; `make gpu` has one.
+# *Occupancy* is resident threads over the most that a multiprocessor takes; where two limits tie, one is named. High occupancy hides waiting: while one program waits for memory, another calculates. The latent kernel has few programs, each with much to hold: low occupancy,
+# high reuse. Which is better, only a clock on a card tells: `make gpu` measures, where there is one.
 #
-# **Predict**, then drag: what happens at 128 heads per program?
+# **Predict**, then drag: which bars pass their limit at 128 heads per program?
 
 # %%
 block_explorer
 
 # %% [markdown]
-# The intensity passes the ridge, and the registers run out: the compiler **spills** them to memory, kilobytes per thread, and the shared memory exceeds what a program may have. A kernel lives between those walls.
+# On an A100 the intensity passes the ridge, and on both cards the registers run out: the compiler **spills** them to memory, kilobytes per thread, and the shared memory exceeds what a program may have. A kernel lives between those walls.
 #
 # ## 8 · The whole model
 #
-# `lib.kernels.use(model, "triton")` sends the norms, SwiGLU, RoPE and attention of a model through the kernels; `"sdpa"` takes them back. (MLA's rotation stays in PyTorch.) Here in the interpreter, on a card as it is.
+# `lib.kernels.use(model, "triton")` sends the norms, SwiGLU, RoPE and attention of a model through the kernels; `"sdpa"` goes back to PyTorch. (MLA's rotation stays in PyTorch.) Here they run in the interpreter; on a card the same call compiles them.
 
 # %%
 torch.manual_seed(0)
@@ -316,7 +324,7 @@ check_close("kernels, through the cache = PyTorch, one call", steps, plain)
 #
 # **The same block, with a large number for infinity.** Then the difference is 0 and its exponential 1: masked keys get full weight, without a NaN ([TensorRT-LLM#17477](https://github.com/NVIDIA/TensorRT-LLM/issues/17477)).
 #
-# **Offsets of 32 bits.** A program's number times a stride is a 32-bit product; past $2^{31}$ it wraps and reads elsewhere ([flash-linear-attention#1080](https://github.com/fla-org/flash-linear-attention/issues/1080)).
+# **Offsets of 32 bits.** A program's number times a stride is a 32-bit product; past $2^{31}$ it wraps and reads another place ([flash-linear-attention#1080](https://github.com/fla-org/flash-linear-attention/issues/1080)).
 
 # %%
 def first_block(worst):
@@ -331,7 +339,8 @@ wrapped = (torch.tensor(131_072, dtype=torch.int32) * 16_384).item()
 print(f"token 131,072 at a stride of 16,384, in 32 bits: {wrapped:,}; right: {131_072 * 16_384:,}")
 q, k = torch.ones(1, 1, 1, 16), torch.ones(1, 1, 32, 16)
 mask = torch.arange(32)[None] >= 16  # the first block of 16 is masked
-launches, y = decode.plan(q, k, k, mask, keys=16, parts=1)
+v = torch.where(mask[..., None], 1.0, 9.0).expand(1, 1, 32, 16)  # a 9 must not be seen
+launches, y = decode.plan(q, k, v, mask, keys=16, parts=1)
 [launch.run() for launch in launches]
 check_close("ours: the maximum is replaced where there is none", y, torch.ones_like(y))
 
@@ -357,7 +366,7 @@ def rms_norm_solution(x, weight, eps):
 check("11.rms_norm", rms_norm_solution)
 
 # %% [markdown]
-# **2. The online softmax.** `scores` [S], `values` [S, D] with $D$ a power of two; one program, `block` scores at a time; return softmax(scores) · values, [D].
+# **2. The online softmax.** `scores` [S], `values` [S, D] with $D$ a power of two; one program, `block` scores at a time (a power of two; the last block may not be full). Return softmax(scores) · values, [D].
 
 # %% tags=["exercise"]
 def my_online(scores, values, block):

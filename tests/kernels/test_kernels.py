@@ -6,14 +6,20 @@ import inspect
 import pytest
 import torch
 import torch.nn.functional as F
+import triton
+import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from triton.runtime.errors import InterpreterError
+from triton.runtime.interpreter import GridExecutor, interpreter_builder
 
 import toys
+from book.fence import fence
 from lib import apply_rope, attend, causal_mask, kernels, rms_norm, rope_cache
 from lib.attention import GQAttention
 from lib.cache import KVCache, LatentCache
 from lib.kernels import attention, decode, ffn, latent, launch, norms, prefill, rope
+from lib.kernels.counting import counting
 from tolerances import assert_close, distance, model_sums, rtol
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -318,6 +324,24 @@ def test_refusals():
         ValueError, match="tensors on meta: the kernels run on CUDA, and on the CPU in Triton's interpreter"
     ):
         norms.rms_norm(x.to("meta"))
+    for other in (
+        torch.zeros(1, 3, 4, 8),
+        torch.zeros(2, 2, 4, 8),
+        torch.zeros(1, 2, 5, 8),
+        torch.zeros(2, 4, 8),
+    ):
+        with pytest.raises(ValueError, match=r"expected \[B, h, T, dh\]"):
+            decode.plan(q, k, other)
+    with pytest.raises(ValueError, match="a number of query heads that the KV heads divide"):
+        attention.attend(torch.zeros(1, 3, 1, 8), k, k)
+    with pytest.raises(ValueError, match="5 queries and 4 keys without a mask"):
+        attention.attend(torch.zeros(1, 2, 5, 8), k, k)
+    with pytest.raises(ValueError, match="expected one query"):
+        decode.plan(k, k, k)
+    with pytest.raises(ValueError, match="keys = 24: a block is a power of two, at least 16"):
+        decode.plan(q, k, k, keys=24)
+    with pytest.raises(ValueError, match="parts = 0: expected at least one program"):
+        decode.plan(q, k, k, parts=0)
     with pytest.raises(ValueError, match="c, the latent's width is 600"):
         latent.attend_latent(torch.zeros(1, 2, 1, 608), torch.zeros(1, 3, 608), 600)
     with pytest.raises(ValueError, match=r"expected \[B, h, T, c \+ r\] and \[B, S, c \+ r\]"):
@@ -331,6 +355,30 @@ def test_refusals():
         rope.apply_rope(k, cos, sin)
     with pytest.raises(ValueError, match="layout 'both'"):
         rope.apply_rope(q, cos, sin, "both")
+
+
+@triton.jit
+def copy_kernel(X, Y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(Y + i, tl.load(X + i, mask=i < n), mask=i < n)
+
+
+def test_behind_the_fence_a_kernel_stays_in_its_tensors(monkeypatch):
+    monkeypatch.setattr(GridExecutor, "fence", False, raising=False)  # taken down again after the test
+    monkeypatch.setattr(GridExecutor, "_init_args_hst", GridExecutor._init_args_hst)
+    for name in ("create_masked_load", "create_masked_store"):
+        monkeypatch.setattr(interpreter_builder, name, getattr(interpreter_builder, name))
+    fence()
+    x, y = torch.arange(5.0), torch.zeros(5)
+    copy_kernel[(1,)](x, y, 5, BLOCK=8)
+    assert y.tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(InterpreterError, match="loads 2 numbers outside the tensors of the launch"):
+        copy_kernel[(1,)](x, torch.zeros(7), 7, BLOCK=8)
+    with pytest.raises(InterpreterError, match="stores 3 numbers outside the tensors of the launch"):
+        copy_kernel[(1,)](torch.zeros(8), y, 8, BLOCK=8)
+    with counting() as traffic:  # counting goes on behind it
+        norms.rms_norm(torch.ones(2, 5))
+    assert traffic.loaded == {"X": 40}
 
 
 def test_the_switch_refuses(monkeypatch):

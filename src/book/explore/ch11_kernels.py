@@ -119,7 +119,7 @@ block_explorer = Explorer(
 def draw_roofline(ax, card, dots):
     """dots: {name: (FLOP per byte, colour)} under one card's roof; returns what is drawn as a table."""
     reach = {name: min(card.flops, x * card.bandwidth) / 1e12 for name, (x, _) in dots.items()}
-    x = [0.1, card.ridge, 9000]
+    x = [0.1, card.ridge, 30_000]
     ax.plot(x, [min(card.flops, i * card.bandwidth) / 1e12 for i in x], color=COLORS["weights"])
     for name, (intensity, color) in dots.items():
         ax.plot([intensity], [reach[name]], "o", ms=12, color=COLORS[color], mec=COLORS["ink"])
@@ -131,8 +131,8 @@ def draw_roofline(ax, card, dots):
             (intensity, reach[name]),
             place,
             textcoords="offset points",
-            fontsize=12,
+            fontsize=11,
         )
     ax.set(xscale="log", yscale="log", xlabel="FLOP per byte", ylabel="attainable TFLOP/s", title=card.name)
-    ax.set(xlim=(0.1, 9000), ylim=(0.15, 4000))
+    ax.set(xlim=(0.1, 30_000), ylim=(0.15, 4000))
     return reach

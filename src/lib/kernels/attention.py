@@ -14,7 +14,7 @@ def attend(q, k, v, mask=None, scale=None):
     """
     if k.shape[1] == 1 and v.data_ptr() == k.data_ptr() and v.stride() == k.stride():
         return latent.attend_latent(q, k[:, 0], v.shape[-1], mask, scale)
-    if q.shape[2] > 1:
+    if q.shape[2] != 1:
         launch, y = prefill.plan(q, k, v, mask, scale)
         launch.run()
         return y

@@ -10,6 +10,8 @@ import triton.language as tl
 
 from lib.kernels.launch import (
     Launch,
+    check_attention,
+    check_blocks,
     check_dtypes,
     check_width,
     mask_strides,
@@ -103,6 +105,10 @@ def join(left, y, parts, d_v):
 def plan(q, k, v, mask=None, scale=None, keys=None, parts=None):
     """([first pass, second pass], y). keys: the block size; parts: programs per KV head (None: chosen)."""
     dtype = check_dtypes(q=q, k=k, v=v)
+    check_attention(q, k, v, mask)
+    check_blocks(parts, keys=keys)
+    if q.shape[2] != 1:
+        raise ValueError(f"q {list(q.shape)}: expected one query, T = 1 (lib.kernels.prefill takes more)")
     (B, h, _, dh), (n_kv, S), d_v = q.shape, k.shape[1:3], v.shape[-1]
     check_width(WIDEST, **{"the head width of q and k": dh, "the head width of v": d_v})
     points, strides, masked = mask_strides(mask, B, h, 1, S)

@@ -7,6 +7,7 @@ import triton.language as tl
 from lib.kernels.decode import join, scratch
 from lib.kernels.launch import (
     Launch,
+    check_blocks,
     check_dtypes,
     check_width,
     mask_strides,
@@ -70,6 +71,7 @@ def latent_kernel(Q, LATENT, MASK, BEST, TOTAL, PART, h, T, S, c, r, scale, q0, 
 def plan(q, latents, c, mask=None, scale=None, rows=None, keys=None, parts=None, warps=8, stages=None):
     """([first pass, second pass], y). rows, keys: block sizes; parts: programs per block of rows (None: chosen)."""
     dtype = check_dtypes(q=q, latents=latents)
+    check_blocks(parts, rows=rows, keys=keys)
     if q.dim() != 4 or latents.dim() != 3 or q.shape[0] != latents.shape[0] or q.shape[3] != latents.shape[2]:
         raise ValueError(
             f"q {list(q.shape)} and latents {list(latents.shape)}: expected [B, h, T, c + r] and [B, S, c + r]"

@@ -83,6 +83,38 @@ def check_width(most, **widths):
             raise ValueError(f"{name} is {width}: one program holds the whole width, from 1 to {most:,}")
 
 
+def check_attention(q, k, v, mask):
+    """q [B, h, T, dh], k [B, n_kv, S, dh], v [B, n_kv, S, d_v] that fit each other: a kernel reads by address and would not notice."""
+    shapes = f"q {list(q.shape)}, k {list(k.shape)} and v {list(v.shape)}"
+    fit = q.dim() == k.dim() == v.dim() == 4
+    if not (
+        fit
+        and len({t.shape[0] for t in (q, k, v)}) == 1
+        and q.shape[3] == k.shape[3]
+        and k.shape[1:3] == v.shape[1:3]
+    ):
+        raise ValueError(
+            f"{shapes}: expected [B, h, T, dh], [B, n_kv, S, dh] and [B, n_kv, S, d_v] (are heads and tokens swapped?)"
+        )
+    if not k.shape[1] or q.shape[1] % k.shape[1]:
+        raise ValueError(
+            f"{shapes}: expected a number of query heads that the KV heads divide (n_heads = group_size * n_kv_heads)"
+        )
+    if mask is None and q.shape[2] > k.shape[2]:
+        raise ValueError(
+            f"{q.shape[2]} queries and {k.shape[2]} keys without a mask: a causal query is one of the keys"
+        )
+
+
+def check_blocks(parts=1, **blocks):
+    """Block sizes that a caller chose (None: not chosen)."""
+    for name, n in blocks.items():
+        if n is not None and (n < 16 or n & (n - 1)):
+            raise ValueError(f"{name} = {n}: a block is a power of two, at least 16 (a tensor core's tile)")
+    if parts is not None and parts < 1:
+        raise ValueError(f"parts = {parts}: expected at least one program per KV head")
+
+
 def power_of_two(n, least=1):
     """The smallest power of two that is not below n, nor below `least` (a tensor core's tile is 16 wide)."""
     return max(least, 1 << max(0, n - 1).bit_length())

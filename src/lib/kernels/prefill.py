@@ -7,6 +7,8 @@ import triton.language as tl
 from lib.kernels.launch import (
     DTYPES,
     Launch,
+    check_attention,
+    check_blocks,
     check_dtypes,
     check_width,
     mask_strides,
@@ -74,6 +76,8 @@ def prefill_kernel(Q, K, V, MASK, Y, T, S, dh, d_v, scale, q0, q1, q2, q3, k0, k
 def plan(q, k, v, mask=None, scale=None, queries=None, keys=None):
     """(Launch, y). queries and keys: the block sizes (None: chosen by the width and the dtype)."""
     dtype = check_dtypes(q=q, k=k, v=v)
+    check_attention(q, k, v, mask)
+    check_blocks(queries=queries, keys=keys)
     (B, h, T, dh), (n_kv, S), d_v = q.shape, k.shape[1:3], v.shape[-1]
     check_width(WIDEST, **{"the head width of q and k": dh, "the head width of v": d_v})
     points, strides, masked = mask_strides(mask, B, h, T, S)
