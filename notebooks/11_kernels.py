@@ -322,7 +322,7 @@ check_close("kernels, through the cache = PyTorch, one call", steps, plain)
 #
 # **The block in which nobody looks.** If the first block of a row is masked entirely, the maximum so far is $-\infty$, and $e^{-\infty - (-\infty)}$ is NaN, which no later block repairs ([vllm#48364](https://github.com/vllm-project/vllm/issues/48364)).
 #
-# **The same block, with a large number for infinity.** Then the difference is 0 and its exponential 1: masked keys get full weight, without a NaN ([TensorRT-LLM#17477](https://github.com/NVIDIA/TensorRT-LLM/issues/17477)).
+# **The row in which nobody looks, with a large number for infinity.** Then the difference is 0 and its exponential 1: masked keys get full weight, without a NaN. A key that may be seen would scale them to 0 later, but in a row masked entirely none comes ([TensorRT-LLM#17477](https://github.com/NVIDIA/TensorRT-LLM/issues/17477)).
 #
 # **Offsets of 32 bits.** A program's number times a stride is a 32-bit product; past $2^{31}$ it wraps and reads another place ([flash-linear-attention#1080](https://github.com/fla-org/flash-linear-attention/issues/1080)).
 
@@ -337,12 +337,13 @@ def first_block(worst):
 print("masked with -inf:", first_block(float("-inf")), " with -3.4e38:", first_block(-3.4e38))
 wrapped = (torch.tensor(131_072, dtype=torch.int32) * 16_384).item()
 print(f"token 131,072 at a stride of 16,384, in 32 bits: {wrapped:,}; right: {131_072 * 16_384:,}")
-q, k = torch.ones(1, 1, 1, 16), torch.ones(1, 1, 32, 16)
-mask = torch.arange(32)[None] >= 16  # the first block of 16 is masked
-v = torch.where(mask[..., None], 1.0, 9.0).expand(1, 1, 32, 16)  # a 9 must not be seen
-launches, y = decode.plan(q, k, v, mask, keys=16, parts=1)
-[launch.run() for launch in launches]
-check_close("ours: the maximum is replaced where there is none", y, torch.ones_like(y))
+late, nobody = torch.arange(32) >= 16, torch.zeros(32, dtype=torch.bool)  # blocks of 16: the first masked; both
+q, k = torch.ones(2, 1, 1, 16), torch.ones(2, 1, 32, 16)
+v = torch.where(late[:, None], 1.0, 9.0).expand(2, 1, 32, 16)  # no 9 may be seen
+launches, y = decode.plan(q, k, v, torch.stack([late, nobody])[:, None, None], keys=16, parts=1)
+for launch in launches:
+    launch.run()
+check_close("ours: only what is seen counts, and nobody's row is 0", y[..., 0].flatten(), torch.tensor([1.0, 0.0]))
 
 # %% [markdown]
 # ## Exercises
