@@ -154,7 +154,7 @@ check_equal("fusing the add saves one read of the sum", apart - both.bytes, x.nb
 #
 # ## 4 · Two halves of a row
 #
-# Attention reads keys in blocks, but a softmax needs the largest score of the whole row before its first exponential. Unless a sum can be corrected afterwards. Take one half of scores $s$, with its own
+# Attention reads keys in blocks, but a softmax needs the largest score of the whole row before its first exponential, unless a sum can be corrected afterwards. Take one half of scores $s$, with its own
 # maximum $m_1$, sum $t_1$ and weighted values $o_1$; then the other half. With the common maximum $m$ every
 # exponential of that half is $e^{s - m} = e^{s - m_1}\, e^{m_1 - m}$: the second factor is the same for all, so it corrects $t_1$ and $o_1$ afterwards.
 
@@ -269,8 +269,8 @@ check_equal("on an A100 128 heads pass the ridge, 64 do not", [x > cards.A100.ri
 # %% [markdown]
 # *In words: two rooflines. GQA sits low on the slope; MLA climbs it as one program holds more heads, and with all 128 reaches the A100's roof, not quite the H100's.*
 #
-# So on an A100 an MLA kernel can turn attention from memory-bound to compute-bound. It is hard: 128 heads keep a result of 128 × 512 numbers while they read, which is every register of a multiprocessor. The card's cache softens it: other programs that
-# read the same latents soon after may find them there. The count is the pessimistic one.
+# So on an A100 an MLA kernel can turn attention from memory-bound to compute-bound. It is hard: 128 heads keep a result of 128 × 512 numbers while they read, which is every register of a multiprocessor. The count is
+# pessimistic where one program holds fewer: another that reads the same latents soon after may find them in the card's cache.
 #
 # ## 7 · What the compiler made
 #
