@@ -304,6 +304,13 @@ def test_refusals():
         norms.rms_norm(torch.zeros(1, 40_000))
     with pytest.raises(ValueError, match=r"weight \[7\]: expected \[8\]"):
         norms.rms_norm(x, torch.ones(7))
+    for eps in (None, "1e-6", -1e-6, float("nan"), torch.tensor(1e-6)):
+        with pytest.raises(ValueError, match="eps = .*: expected a number of at least 0"):
+            norms.rms_norm(x, eps=eps)
+    with pytest.raises(ValueError, match="d_ff at least 1"):
+        ffn.silu_mul(x[:, :0], x[:, :0])
+    with pytest.raises(ValueError, match="c = 24 of 16 numbers per token"):
+        latent.attend_latent(torch.zeros(1, 2, 1, 16), torch.zeros(1, 3, 16), 24)
     with pytest.raises(ValueError, match="expected one to four axes"):
         norms.rms_norm(torch.zeros(1, 1, 1, 1, 8))
     with pytest.raises(ValueError, match=r"residual \[2, 8\] and x \[3, 8\]"):

@@ -24,9 +24,9 @@ def silu_mul_kernel(GATE, UP, Y, n, g0, g1, u0, u1, BLOCK: tl.constexpr):
 def plan(gate, up):
     """(Launch, y): gate and up may be the two halves of one matrix's output."""
     check_dtypes(gate=gate, up=up)
-    if gate.shape != up.shape or gate.dim() < 1:
+    if gate.shape != up.shape or gate.dim() < 1 or not gate.shape[-1]:
         raise ValueError(
-            f"gate {list(gate.shape)} and up {list(up.shape)}: expected the same shape [..., d_ff]"
+            f"gate {list(gate.shape)} and up {list(up.shape)}: expected the same shape [..., d_ff], d_ff at least 1"
         )
     n = gate.shape[-1]
     y = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)

@@ -77,6 +77,10 @@ def plan(q, latents, c, mask=None, scale=None, rows=None, keys=None, parts=None,
             f"q {list(q.shape)} and latents {list(latents.shape)}: expected [B, h, T, c + r] and [B, S, c + r]"
         )
     (B, h, T, width), S = q.shape, latents.shape[1]
+    if not 0 < c < width:
+        raise ValueError(
+            f"c = {c} of {width} numbers per token: expected the latent's width, below the whole (d_c of d_c + d_R)"
+        )
     check_width(WIDEST, **{"c, the latent's width": c})
     check_width(WIDEST, **{"r, the width of the shared rope key": width - c})
     if mask is None and T > S:

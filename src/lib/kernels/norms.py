@@ -45,6 +45,8 @@ def plan(x, residual=None, weight=None, eps=1e-6, unit_offset=False, gain_last=F
         raise ValueError(f"weight {list(weight.shape)}: expected [{x.shape[-1]}], the last axis of x")
     if weight is not None:
         check_dtypes(weight=weight)
+    if not isinstance(eps, int | float) or isinstance(eps, bool) or not 0 <= eps < float("inf"):
+        raise ValueError(f"eps = {eps!r}: expected a number of at least 0, such as 1e-6")
     if not 1 <= x.dim() <= 4:
         raise ValueError(f"x {list(x.shape)}: expected one to four axes, the last of them normalised")
     d = x.shape[-1]
