@@ -5,11 +5,12 @@ import json
 import sys
 from pathlib import Path
 
+from ..config import LARGEST
 from . import UnknownFamily, measure, read_config
 from .compare import side_by_side
-from .config_file import load
+from .config_file import load, show
 from .describe import page
-from .implied import BANDWIDTH, as_json
+from .implied import BANDWIDTH, MOST_GPUS, as_json
 
 
 def _name(path):
@@ -54,7 +55,8 @@ def main(argv=None):
     if args.measure and args.compare:
         parser.error("--measure counts one file at a time")
     try:
-        text = _compared(args) if args.compare else _described(args)
+        options = _options(args)
+        text = _compared(args, options) if args.compare else _described(args, options)
     except (ValueError, OSError) as error:
         print(f"describe: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -62,7 +64,25 @@ def main(argv=None):
     return 0
 
 
-def _described(args):
+def _options(args):
+    """What the page is computed for, checked in the words and units of the command line before a file is opened."""
+    for name, lowest, highest in (("tokens", 0, LARGEST), ("batch", 1, LARGEST), ("gpus", 1, MOST_GPUS)):
+        value = getattr(args, name)
+        if not lowest <= value <= highest:
+            raise ValueError(f"{name} = {show(value)}: expected a whole number from {lowest} to {highest:,}")
+    if not 0 < args.bandwidth * 1e9 < float("inf"):
+        raise ValueError(f"bandwidth = {args.bandwidth:g} GB/s: expected a positive finite number")
+    if "" in (args.path, *(args.compare or ())):
+        raise ValueError("the path is empty: expected a config.json, a model folder or a .gguf file")
+    return {
+        "tokens": args.tokens,
+        "batch": args.batch,
+        "bandwidth": args.bandwidth * 1e9,
+        "gpus": args.gpus,
+    }
+
+
+def _described(args, options):
     try:
         cfg = read_config(args.path)
     except UnknownFamily as error:
@@ -73,12 +93,6 @@ def _described(args):
             raise ValueError(f"{error}{offer}") from None
         cfg = None
     measured = measure.measure(load(args.path)) if args.measure else None
-    options = {
-        "tokens": args.tokens,
-        "batch": args.batch,
-        "bandwidth": args.bandwidth * 1e9,
-        "gpus": args.gpus,
-    }
     if args.json:
         facts = {} if cfg is None else as_json(cfg, **options)
         return json.dumps(
@@ -89,14 +103,8 @@ def _described(args):
     return "\n\n".join(parts + (["\n".join(measure.lines(cfg, measured, args.tokens))] if measured else []))
 
 
-def _compared(args):
+def _compared(args, options):
     configs = [read_config(path) for path in args.compare]
-    options = {
-        "tokens": args.tokens,
-        "batch": args.batch,
-        "bandwidth": args.bandwidth * 1e9,
-        "gpus": args.gpus,
-    }
     if args.json:
         return json.dumps([as_json(cfg, **options) for cfg in configs], indent=2)
     return side_by_side(configs, names=[_name(path) for path in args.compare], **options)
