@@ -129,6 +129,30 @@ def test_the_page_of_a_known_family_ends_with_the_measurement(tmp_path, capsys):
             {"model_type": "llava", "text_config": {"auto_map": {"AutoConfig": "x.Y"}}},
             "auto_map: the file asks",
         ),
+        (
+            {"model_type": "llava", "llm_config": {"auto_map": {"AutoConfig": "x.Y"}}},
+            "auto_map: the file asks",
+        ),
+        ({"model_type": "llava", "llm_config": SMALL}, "LlavaConfig does not read llm_config"),
+        (
+            {"model_type": "llama", "num_labels": 10**6},
+            "num_labels = 1000000: --measure builds at most 200,000",
+        ),
+        (
+            {"model_type": "gemma3n_text", "num_hidden_layers": 10**6},
+            "num_hidden_layers = 1000000: --measure",
+        ),
+        ({"model_type": "llama", "hidden_size": 0}, "hidden_size = 0: expected a whole number from 1"),
+        (
+            {"model_type": "jetmoe", "num_hidden_layers": -1},
+            "num_hidden_layers = -1: expected a whole number",
+        ),
+        (
+            {"model_type": "jetmoe", "vocab_size": 10**12},
+            "vocab_size = 1000000000000: expected a whole number",
+        ),
+        ({"model_type": "sam"}, 'model_type "sam" has no language model there'),
+        ({"model_type": "vit"}, 'model_type "vit" has no language model there'),
         ({"model_type": "unheard_of"}, 'no class for model_type "unheard_of"'),
         ({"model_type": "llama", "num_hidden_layers": 5000}, "builds at most 1,000"),
         ({"model_type": "llama", "hidden_size": "wide"}, "refuses this file: "),

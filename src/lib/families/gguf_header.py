@@ -7,6 +7,8 @@ import mmap
 import struct
 from pathlib import Path
 
+from .config_file import show
+
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -180,6 +182,8 @@ _OPTIONAL = {
     "rope.freq_base": lambda config: 10000.0,
     "attention.head_count_kv": lambda config: config["num_attention_heads"],
 }
+# what `hf_config` computes with; the reader checks the rest
+_USED_HERE = ("hidden_size", "num_attention_heads")
 _CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 
 
@@ -192,9 +196,9 @@ class Translated(dict):
 def hf_config(file):
     """The config.json that describes a GGUF file. Raises: ValueError for an architecture or a field that is not known."""
     meta, arch = file.metadata, file.metadata.get("general.architecture")
-    if arch not in _CLASSES:
+    if not isinstance(arch, str) or arch not in _CLASSES:
         raise ValueError(
-            f"{file.path}: unknown GGUF architecture {arch!r}; known here: {', '.join(_CLASSES)}"
+            f"{file.path}: unknown GGUF architecture {arch!r:.60}; known here: {', '.join(_CLASSES)}"
         )
     scaling = meta.get(f"{arch}.rope.scaling.type", "none")
     if scaling != "none" or "rope_freqs.weight" in file:
@@ -219,6 +223,10 @@ def hf_config(file):
                 f"{file.path}: the metadata lack {arch}.{key} ({name}): a config cannot be built from it"
             )
         config[name] = meta[f"{arch}.{key}"]
+        if name in _USED_HERE and (type(config[name]) is not int or config[name] < 1):
+            raise ValueError(
+                f"{file.path}: {arch}.{key} = {show(config[name])}: expected a whole number of at least 1"
+            )
     heads = config["num_attention_heads"]
     config["head_dim"] = meta.get(f"{arch}.attention.key_length", config["hidden_size"] // heads)
     rotated = meta.get(f"{arch}.rope.dimension_count", config["head_dim"])

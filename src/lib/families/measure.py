@@ -15,10 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .. import arithmetic as a
-from .config_file import show
+from ..config import LARGEST
+from .config_file import SPELLINGS, show
+from .forms import TEXT
 from .implied import lengths
+from .table import FAMILIES, UNREAD
 
 MOST_LAYERS = 1000  # a module tree of that many layers takes a minute
+MOST_THINGS = 200_000  # of what a class makes a list, a dictionary or a module each: layers, experts, labels
 TOKENS = (6, 9)  # two lengths: the difference is what grows per token, the rest is fixed
 
 
@@ -119,8 +123,24 @@ def measure(raw):
 
 
 def _asks(raw, key):
-    inner = raw.get("text_config")
-    return bool(raw.get(key)) or isinstance(inner, dict) and bool(inner.get(key))
+    return any(part.get(key) for part in _parts(raw))
+
+
+def _parts(raw):
+    """The file and the language models nested in it."""
+    return [raw, *(raw[key] for key in TEXT if isinstance(raw.get(key), dict))]
+
+
+def _refuse_sizes(raw):
+    """What no class looks at itself: a size below 1 gives a count of nothing, and a damaged count fills lists without end."""
+    sizes = {key for name in ("V", "d", "n_layers", "n_heads", "head_dim", "d_ff") for key in SPELLINGS[name]}
+    for key, value in (pair for part in _parts(raw) for pair in part.items()):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if key in sizes and not 1 <= value <= LARGEST:
+            raise ValueError(f"{key} = {show(value)}: expected a whole number from 1 to {LARGEST:,}")
+        if (key.startswith(("num_", "n_layer")) or key.endswith("_layers")) and not value <= MOST_THINGS:
+            raise ValueError(f"{key} = {show(value)}: --measure builds at most {MOST_THINGS:,} of anything")
 
 
 def _line(error):
@@ -133,8 +153,16 @@ def _config(transformers, raw):
     raw = {key: value for key, value in raw.items() if key != "quantization_config"}
     if raw.get("model_type") not in transformers.CONFIG_MAPPING:
         raise ValueError(f"no class for model_type {show(raw.get('model_type'))}")
-    outer = transformers.CONFIG_MAPPING[raw["model_type"]].from_dict(raw)
+    _refuse_sizes(raw)
+    made = transformers.CONFIG_MAPPING[raw["model_type"]]
+    unread = [key for key in TEXT if isinstance(raw.get(key), dict) and key not in made.sub_configs]
+    if unread:
+        raise ValueError(f"{made.__name__} does not read {unread[0]}, and would fill in sizes of its own")
+    outer = made.from_dict(raw)
     config = outer.get_text_config(decoder=True)
+    alone = config is outer and made not in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    if alone and raw["model_type"] not in FAMILIES | UNREAD:
+        raise ValueError(f"model_type {show(raw['model_type'])} has no language model there")
     if config is not outer:
         inner = next(
             (raw[key] for key in ("text_config", "llm_config") if isinstance(raw.get(key), dict)), {}
