@@ -277,7 +277,8 @@ class ModelConfig:
     labels: None = a language head of V rows; 0 = no head (a base model); n = a score row per label. With labels nothing is tied.
 
     embed_scale multiplies the embedding (Gemma: sqrt(d)). counted: parts outside the layers (learned positions ..).
-    unsupported: features that the model refuses to run, by name. warnings: what a reader of the file should know.
+    unsupported: features that the model refuses to run, by name. warnings: what a reader of the file should know;
+    doubts: those of them after which a number could be another than the file's author meant (a class default is what its class runs too).
     stated_heads: (h, n_kv) as a config.json states them where the layers say otherwise; only the naive cache formula uses it.
     fields: where the numbers come from, (our name, the file's key, its value, "file" or "class") each; no part of the model.
     """
@@ -296,6 +297,7 @@ class ModelConfig:
     stated_heads: tuple[int, int] | None = None
     labels: int | None = None
     fields: tuple = field(default=(), compare=False, repr=False)
+    doubts: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
         _whole("ModelConfig", V=self.V, d=self.d, max_len=self.max_len)

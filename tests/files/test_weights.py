@@ -2,6 +2,7 @@
 
 import json
 import struct
+import warnings
 
 import pytest
 import torch
@@ -10,10 +11,12 @@ from safetensors.torch import load_file, save_file
 import toys
 from lib import LlamaStyleLM, load_model, load_tokenizer, open_gguf, permute_heads
 from lib.config import MLA, Layer, ModelConfig
+from lib.families import read_config
 from lib.files.names import hf_name
 from lib.files.plan import split_rows
 from lib.files.tokenizers import gguf_tokenizer
 from lib.files.weights import GGUFSource
+from published import FILES
 from tolerances import assert_close, distance, model_sums, rtol
 
 V, D, H, N_KV, DH, D_FF, LAYERS = 53, 24, 6, 2, 8, 40, 3  # head_dim is not D / H
@@ -547,6 +550,62 @@ def test_gguf_features_that_are_not_read_are_refused(tmp_path):
         path.unlink(missing_ok=True)
         with pytest.raises(ValueError, match=match):
             load_model(write_gguf(path, **changes))
+
+
+def test_a_gguf_whose_sizes_are_none_is_refused_by_its_own_key(tmp_path):
+    import gguf
+
+    path = tmp_path / "odd.gguf"
+    for key, value, said in (
+        ("llama.attention.head_count", 0, "llama.attention.head_count = 0: expected a whole number"),
+        ("llama.attention.head_count", [4, 4], "head_count = .4, 4.: expected a whole number"),
+        ("llama.embedding_length", "64", 'llama.embedding_length = "64": expected a whole number'),
+        ("llama.embedding_length", True, "llama.embedding_length = true: expected a whole number"),
+        ("general.architecture", ["llama"], r"unknown GGUF architecture \['llama'\]"),
+    ):
+        sizes = {"block_count": 2, "context_length": 64, "embedding_length": 64, "feed_forward_length": 96}
+        fields = {f"llama.{name}": size for name, size in sizes.items()} | {"llama.attention.head_count": 4}
+        writer = gguf.GGUFWriter(str(path), "llama")
+        add = {int: writer.add_uint32, str: writer.add_string, bool: writer.add_bool, list: writer.add_array}
+        if key == "general.architecture":
+            del writer.kv_data[0][key]
+        for name, stated in (fields | {key: value}).items():
+            add[type(stated)](name, stated)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        with pytest.raises(ValueError, match=said):
+            read_config(path)
+
+
+def test_an_ordinary_model_loads_without_a_warning_and_a_doubt_about_a_number_gives_one(tmp_path):
+    """What a class fills in is what its own class runs: no doubt. A guess, or a field that is not understood, is one."""
+    folder = write_folder(tmp_path / "plain", llama_tensors())
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("rope_theta", "mlp_bias", "attention_bias"):
+        config.pop(name, None)
+    for more, doubts in (
+        ({}, []),
+        ({"num_nextn_predict_layers": 1}, []),
+        ({"a_new_multiplier": 2.0}, ["a_new_multiplier"]),
+        (
+            {"rope_scaling": {"type": "yarn", "original_max_position_embeddings": 16}},
+            ["rope_scaling.factor is not in the file: derived"],
+        ),
+    ):
+        (folder / "config.json").write_text(json.dumps(config | more))
+        assert any("taken from the class of llama" in text for text in read_config(folder).warnings)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            load_model(folder)
+        assert len(said) == len(doubts), [str(w.message) for w in said]
+        assert all(text in str(w.message) for text, w in zip(doubts, said, strict=True))
+
+
+def test_no_published_model_that_the_block_runs_has_a_doubt():
+    run = [cfg for cfg in map(read_config, FILES) if not cfg.unsupported]
+    assert len(run) > 50 and any(cfg.warnings for cfg in run)
+    assert [(cfg.model_type, cfg.doubts) for cfg in run if cfg.doubts] == []
 
 
 def test_a_gguf_without_a_known_tokenizer_says_so(tmp_path):

@@ -39,7 +39,7 @@ def read_config(source):
     """A config.json (path, model folder, .gguf, or a dictionary) -> ModelConfig. Meta's and Mistral's params.json too.
 
     The published and the transformers-5 spelling give the same answer. `warnings` lists class defaults that were used and
-    fields that were not understood; `unsupported` what the block does not run.
+    fields that were not understood, `doubts` those of them that could change a number; `unsupported` what the block does not run.
     Raises: FileNotFoundError; ValueError that names the field, or the model_type that is not known.
     """
     raw = load(source)
@@ -135,4 +135,5 @@ def _model(reader, bias=False):
         stated_heads=reader.stated_heads(),
         labels=labels,
         warnings=warnings(f),
+        doubts=tuple(f.doubts),
     )

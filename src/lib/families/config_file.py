@@ -128,13 +128,13 @@ def listed(names, most=12, joint=", "):
 
 
 class Fields:
-    """Typed access to one raw dictionary, for one family. `used`, `defaulted`, `warnings` and `stated()` are what it reports."""
+    """Typed access to one raw dictionary, for one family. `used`, `defaulted`, `warnings`, `doubts` and `stated()` are what it reports."""
 
     def __init__(self, raw, model_type, spellings=None, defaults=None):
         self.raw, self.model_type = raw, model_type
         self.spellings = SPELLINGS | (spellings or {})
         self.defaults = defaults or {}
-        self.used, self.defaulted, self.warnings = set(), {}, []
+        self.used, self.defaulted, self.warnings, self.doubts = set(), {}, [], []
         self.read = {}  # what was asked for, in order: our name -> (their key, the value in the file)
 
     def keys(self, name):
@@ -232,9 +232,11 @@ class Fields:
             found + [(ours.get(key, key), key, value, "class") for key, value in self.defaulted.items()]
         )
 
-    def warn(self, message):
+    def warn(self, message, doubt=True):
+        """doubt: a number could be another than the file's author meant; not what the file's own class does as well."""
         if message not in self.warnings:
             self.warnings.append(message)
+            self.doubts += [message] * doubt
 
     def child(self, table, prefix):
         """Fields of a nested object; its keys are reported as prefix.key."""

@@ -18,9 +18,11 @@ def warnings(f):
     )
     if f.defaulted:
         pairs = ", ".join(f"{key} = {show(value)}" for key, value in f.defaulted.items())
-        f.warn(f"not in the file, taken from the class of {f.model_type}: {pairs}")
+        f.warn(f"not in the file, taken from the class of {f.model_type}: {pairs}", doubt=False)
     if unknown:
         f.warn(f"fields that this reader does not know, and did not use: {listed(unknown)}")
     if f.raw.get("num_nextn_predict_layers") or f.raw.get("use_mtp"):
-        f.warn("published with extra layers that predict further tokens (MTP): they are not counted")
+        f.warn(
+            "published with extra layers that predict further tokens (MTP): they are not counted", doubt=False
+        )
     return tuple(f.warnings)

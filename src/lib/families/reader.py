@@ -148,7 +148,8 @@ class Reader:
         if isinstance(rule, int):
             f.warn(
                 f"layer_types is not in the file: by the class of {f.model_type} windows come first, and every"
-                f" {ORDINALS.get(pattern, f'{pattern}th')} layer sees the whole past"
+                f" {ORDINALS.get(pattern, f'{pattern}th')} layer sees the whole past",
+                doubt=False,
             )
         return ["sliding_attention" if slide else "full_attention" for slide in slides]
 

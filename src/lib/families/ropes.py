@@ -108,7 +108,10 @@ def _base(reader, new, old, local):
         base = reader.family.local_base if local else f.defaults.get("base")
         if base is None:
             raise ValueError(f"{key} is missing: a {f.model_type} cannot be read without its RoPE base")
-        f.warn(f"{key} is not in the file: the RoPE base is the class default of {f.model_type}, {base:g}")
+        f.warn(
+            f"{key} is not in the file: the RoPE base is the class default of {f.model_type}, {base:g}",
+            doubt=False,
+        )
     if not base > 1:
         raise ValueError(f"{key} = {show(base)}: a RoPE base is above 1 (10000 originally)")
     return base
@@ -266,7 +269,8 @@ def _rotary_dim(reader, new, head_dim):
             )
         if reader.family.rotary != 1.0:
             f.warn(
-                f"how much of a head turns is not in the file: {reader.family.rotary:g} of it, by the class of {f.model_type}"
+                f"how much of a head turns is not in the file: {reader.family.rotary:g} of it, by the class of {f.model_type}",
+                doubt=False,
             )
         given["rotary_dim"] = int(head_dim * reader.family.rotary)
     name, width = next(iter(given.items()))

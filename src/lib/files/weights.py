@@ -127,7 +127,7 @@ def load_model(path, dtype=None, device=None, decode="plain"):
     source, config = _source(path)
     for (
         message
-    ) in config.warnings:  # what the file left open and what was taken for it: whoever runs it should know
+    ) in config.doubts:  # whoever runs it should know; a class default is what its own class runs too
         warnings.warn(f"{path}: {message}", stacklevel=2)
     refuse_unsupported(config)
     check_claim(config, source)
