@@ -3,6 +3,34 @@
 from book.exercises.core import Exercise, Mistake
 
 
+def _launches(function, case):
+    """What is missing if no Triton kernel runs while the function does. On a card, where kernels are compiled, this cannot be told."""
+    import copy
+    import sys
+
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    if interpreter is None:
+        return None
+    launched, call = [], interpreter.GridExecutor.__call__
+
+    def counted(self, *args, **kwargs):
+        launched.append(self)
+        return call(self, *args, **kwargs)
+
+    interpreter.GridExecutor.__call__ = counted
+    try:
+        function(*copy.deepcopy(case))
+    finally:
+        interpreter.GridExecutor.__call__ = call
+    return (
+        None
+        if launched
+        else (
+            "the values are right, and no Triton kernel ran: they come from PyTorch.\n  Question: where is the launch, kernel[grid](..)?"
+        )
+    )
+
+
 def _norm_cases():
     import torch
 
@@ -40,6 +68,7 @@ rms = Exercise(
     kind="implement",
     cases=_norm_cases,
     reference=_rms,
+    work=_launches,
     mistakes=[
         Mistake(_block, "The mean divides by the block, not by the row: the padding counts as numbers.", "How many numbers of the block are inside the row?"),
         Mistake(lambda x, weight, eps: _norm(x, weight, eps, inside=False), "eps is added after the root.", "Where is eps in the formula of chapter 01?"),
@@ -124,6 +153,7 @@ online = Exercise(
     kind="implement",
     cases=_online_cases,
     reference=_softmax,
+    work=_launches,
     mistakes=[
         Mistake(lambda scores, values, block: _online(scores, values, block, rescale_out=False), "The accumulator is not rescaled when the maximum moves.", "Which maximum were the values of the first block weighted with?"),
         Mistake(lambda scores, values, block: _online(scores, values, block, rescale_sum=False), "The sum is not rescaled when the maximum moves.", "Which of the three numbers of a part depend on its maximum?"),

@@ -144,6 +144,9 @@ class Exercise:
     seed: int | None = None
     tol: float | None = None
     mutates: bool = False  # True where changing an argument is the point (a cache)
+    work: Callable | None = (
+        None  # (function, case) -> what its work lacks, where the exercise is about work; None where it is right
+    )
     hint: str = field(default="", repr=False)  # one more line for an answer that is wrong in no known way
 
     def __post_init__(self):
@@ -294,7 +297,8 @@ class Exercise:
                     f"the values are right, but the function changes its argument `{got[changed].changed}` in place."
                     "\n  Question: what does the caller's tensor hold afterwards?"
                 )
-            return Verdict("correct", f"correct ({len(got)} cases)")
+            lacks = self.work and answer is not self.reference and self.work(answer, self.all_cases[0])
+            return self._wrong(lacks) if lacks else Verdict("correct", f"correct ({len(got)} cases)")
         looped = any(o.kind == "time" for o in got)
         index = None if looped else self._known_mistake(got, expected)
         if index is not None:
