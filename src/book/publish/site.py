@@ -137,7 +137,7 @@ def fold(nb):
         if "solution" in tags:
             cell.metadata["tags"] = [*tags, "hide-cell"]
             _prompt(cell, "the solution")
-        elif cell.cell_type == "code" and GUESS in cell.source and cell.outputs:
+        elif GUESS in cell.source and cell.get("outputs") and "explorer" not in cell.metadata:
             cell.metadata["tags"] = [*tags, "hide-output"]
             _prompt(cell, "the answer")
         elif "explorer" in cell.metadata:
