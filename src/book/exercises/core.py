@@ -67,15 +67,8 @@ In the notebook an exercise is three cells, each with its tag; the text of the q
 
     check("01.scale", scale_solution)
 
-and for a value:
+and for a value the stub is `my_bytes = None`, the check `check("05.bytes_per_token", my_bytes)`, and the solution a function without arguments:
 
-    # %% tags=["exercise"]
-    my_bytes = None
-
-    # %% tags=["check"]
-    check("05.bytes_per_token", my_bytes)
-
-    # %% tags=["solution"] jupyter={"source_hidden": true}
     def bytes_per_token_solution():
         return 2 * 32 * 8 * 128 * 2
 

@@ -3,11 +3,10 @@
 No tensor is read here (`lib.files.gguf_file` does) and torch is not needed, so that `read_config` takes a GGUF file too.
 """
 
+import json
 import mmap
 import struct
 from pathlib import Path
-
-from .config_file import show
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -225,7 +224,7 @@ def hf_config(file):
         config[name] = meta[f"{arch}.{key}"]
         if name in _USED_HERE and (type(config[name]) is not int or config[name] < 1):
             raise ValueError(
-                f"{file.path}: {arch}.{key} = {show(config[name])}: expected a whole number of at least 1"
+                f"{file.path}: {arch}.{key} = {json.dumps(config[name]):.60}: expected a whole number of at least 1"
             )
     heads = config["num_attention_heads"]
     config["head_dim"] = meta.get(f"{arch}.attention.key_length", config["hidden_size"] // heads)
