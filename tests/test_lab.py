@@ -241,12 +241,12 @@ def test_a_name_that_is_not_there_yet_names_its_cell(monkeypatch, tmp_path):
     cells = [
         "import numpy as np\nfrom book.explore import ALL as every",
         "x = [",
-        "def f(a):\n    return a\n",
+        "def f(a):\n    b = a\n    return b\n",
         "y = 3",
     ]
     assert "code cell 1" in reader.hint("every", cells) and "code cell 3" in reader.hint("f", cells)
     assert "begins `y = 3`" in reader.hint("y", cells)
-    assert reader.hint("a", cells) == reader.hint("unknown", cells) == ""
+    assert reader.hint("a", cells) == reader.hint("b", cells) == reader.hint("unknown", cells) == ""
     monkeypatch.setenv("JPY_SESSION_NAME", str(tmp_path / "gone.ipynb"))
     assert reader.notebook_cells() == []
 

@@ -130,7 +130,7 @@ def start_page(chapters=CHAPTERS):
     blanks = "\n".join(f"    {i}: None," for i in range(1, len(QUESTIONS) + 1))
     cells = [
         ("# The modern transformer block\n\nFrom the GPT block of 2019 to the block that Llama, Qwen, DeepSeek and Gemma run: derived, run, proved equal to"
-        f" a reference implementation, and found in real models. Edition {EDITION}. This folder is yours; the book never overwrites what is in it."),
+        f" a reference implementation, and found in real models. Edition {EDITION}. This folder is yours; the book never overwrites what you wrote in it."),
         ("## How a chapter works\n\nRun a cell with Shift+Enter, from the top. Where a cell says `my_guess = None`, write your guess first: the result is not on the"
         " page until you run the cell. Checks print `ok`, or stop with what came and what was expected. A picture with sliders moves once its own cell has"
         " run. Exercises are three cells: yours, `check`, and the solution, folded.\n\nEach open chapter holds 0.4 to 1.3 GB of memory (all twelve about 8.5): *Kernel, Shut Down"

@@ -3,7 +3,6 @@
 Loaded as an IPython extension by `make lab`. Everywhere else, and for every other error, nothing changes.
 """
 
-import ast
 import json
 import os
 import sys
@@ -12,21 +11,17 @@ from pathlib import Path
 
 def maker(name, cells):
     """(number among the code cells, first line) of the cell that binds `name`, or None. `cells`: sources of code cells."""
+    from book.publish.student import (
+        defined,  # only when a name is missing: a kernel's start need not wait for it
+    )
+
     for number, source in enumerate(cells, 1):
         try:
-            body = ast.parse(source).body
+            bound = defined(source)
         except SyntaxError:
             continue
-        for statement in body:
-            bound = {
-                n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
-            if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-                bound.add(statement.name)
-            if isinstance(statement, ast.Import | ast.ImportFrom):
-                bound |= {(alias.asname or alias.name).split(".")[0] for alias in statement.names}
-            if name in bound:
-                return number, next(line for line in source.splitlines() if line.strip())
+        if name in bound:
+            return number, next(line for line in source.splitlines() if line.strip())
     return None
 
 
