@@ -102,11 +102,12 @@ class Student:
         """Ask for a server and follow the progress page, as often as a patient person would."""
         begin = time.monotonic()
         while True:
-            self._ask("GET", f"{self.url}/hub/spawn/{self.name}", expect=(200, 429, 503))
-            # The OAuth round trip brings the cookies of the student's own server; 503 while the hub still believes in a dead one.
+            self._ask("GET", f"{self.url}/hub/spawn/{self.name}", expect=(200, 424, 429, 503))
+            # The OAuth round trip brings the cookies of the student's own server; 424 or 503 while it is gone
+            # and the hub does not know it yet.
             if (
                 self._is_ready()
-                and self._ask("GET", f"{self.base}/lab", expect=(200, 503)).status_code == 200
+                and self._ask("GET", f"{self.base}/lab", expect=(200, 424, 503)).status_code == 200
             ):
                 break
             time.sleep(min(1, self._left()))
