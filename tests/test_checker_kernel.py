@@ -30,12 +30,22 @@ check("01.rms_norm", mine)""": "01.rms_norm: not yet",
     from lib import rms_norm
     return rms_norm(x, weight, eps)
 check("01.rms_norm", norm_solution)""": "01.rms_norm solution: correct (6 cases)\n",
+    "def right(x, weight, eps):\n    return norm_solution(x, weight, eps)": "",
+    "from book.exercises import mine as own\nown('01.rms_norm') is right": "DISPLAYED",
+    'check("01.rms_norm", right)': "01.rms_norm: correct (6 cases)\n",
+    "own('01.rms_norm') is right or 1 / 0": "DISPLAYED",
+    "def right(x, weight, eps)\n    return x": "ERROR",
+    'check("01.rms_norm", right) ': "01.rms_norm: not judged. The cell that makes `right` stopped with a SyntaxError",
+    "def right(x, weight, eps):\n    return x": "",
+    'check("01.rms_norm", right)  ': "01.rms_norm: not yet",
     'display("alive")': None,
 }
 
 
 def test_in_a_kernel(tmp_path):
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    for cell, expected in zip(nb.cells, CELLS.values(), strict=True):
+        cell.metadata["tags"] = ["raises-exception"] if expected == "ERROR" else []
     client = NotebookClient(
         nb, timeout=60, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     )
@@ -43,6 +53,12 @@ def test_in_a_kernel(tmp_path):
     for cell, expected in zip(nb.cells, CELLS.values(), strict=True):
         if expected is None:
             assert cell.outputs[0].data["text/plain"] == "'alive'"
+            continue
+        if expected == "ERROR":
+            assert cell.outputs[0].ename == "SyntaxError"
+            continue
+        if expected == "DISPLAYED":
+            assert cell.outputs[0].data["text/plain"] == str("1 / 0" in cell.source)
             continue
         text = "".join(output.get("text", "DISPLAYED") for output in cell.outputs)
         assert text.startswith(expected) and bool(text) == bool(expected), text

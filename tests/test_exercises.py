@@ -282,3 +282,14 @@ def test_the_lecturers_page_names_what_is_there():
             stops = {str(stop) for stop in knobs[knob].stops}
             assert value in stops, f"{name}: {knob} has no stop {value}: {sorted(stops)}"
     assert {name for name, _ in rows} == set(EXPLORERS), "each explorer has a row on the lecturer's page"
+
+
+def test_mine_is_the_reference_until_the_readers_function_passed():
+    from book.exercises import ALL, mine
+
+    assert mine("01.rms_norm") is ALL["01.rms_norm"].reference
+    with pytest.raises(KeyError, match="no exercise has this name"):
+        mine("01.rmsnorm")
+    value = next(e for e in ALL.values() if not e.is_function)
+    with pytest.raises(TypeError, match="is a value, not a function"):
+        mine(value.id)

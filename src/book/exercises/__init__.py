@@ -1,6 +1,7 @@
 """Exercises that know the mistakes people make: `check("01.rms_norm", my_rms_norm)` in a chapter. How to write one: see core.
 
 check(id, answer)      prints the verdict, never raises
+mine("01.rms_norm")    the reader's function once its check has passed, the reference until then: what a chapter goes on with
 verdict(id, answer)    the same as an object, for tests
 progress("01")         which exercises of a chapter are done; progress() for all chapters
 ALL                    id -> Exercise, of every chapter (imports every chNN.py when first used)
@@ -10,9 +11,10 @@ import importlib
 import pkgutil
 
 from book.exercises.core import Exercise, Mistake, Verdict
+from book.exercises.kept import keep, mine, stale, watch
 from book.exercises.progress import progress, record
 
-__all__ = ["ALL", "Exercise", "Mistake", "Verdict", "check", "progress", "verdict"]
+__all__ = ["ALL", "Exercise", "Mistake", "Verdict", "check", "mine", "progress", "verdict"]
 
 
 def _modules(chapter=""):
@@ -40,17 +42,21 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def find(exercise_id):
+    """The Exercise of this id, or None."""
+    return _collect(str(exercise_id)[:2]).get(exercise_id)
+
+
 def verdict(exercise, answer):
     """The Verdict on an answer; `exercise` is an id or an Exercise."""
     if not isinstance(exercise, Exercise):
-        there = _collect(str(exercise)[:2])
-        if exercise not in there:
-            return Verdict(
-                "error",
-                f"no exercise has this name; chapter {str(exercise)[:2]} has: {', '.join(there) or 'none'}",
-            )
-        exercise = there[exercise]
-    return exercise.judge(answer)
+        found = find(exercise)
+        if found is None:
+            there = ", ".join(_collect(str(exercise)[:2])) or "none"
+            return Verdict("error", f"no exercise has this name; chapter {str(exercise)[:2]} has: {there}")
+        exercise = found
+    older = stale(answer)
+    return Verdict("error", older) if older else exercise.judge(answer)
 
 
 def check(exercise, answer=None):
@@ -65,7 +71,11 @@ def check(exercise, answer=None):
         solution = isinstance(own, str) and own.endswith("_solution")
         if result.state == "correct" and not solution:
             record(name)
+            keep(name, answer)
         untouched = result.state == "not attempted"
         print(result.text if untouched else f"{name}{' solution' if solution else ''}: {result.text}")
     except BaseException as problem:  # noqa: BLE001  an object whose every attribute raises, or a fault in the exercise
         print(f"{name}: the checker could not read this answer ({type(problem).__name__}).")
+
+
+watch()
