@@ -1,10 +1,10 @@
-"""The committed benchmark of MLA: made from the code that is here, complete, and within its goals."""
+"""The committed benchmarks of MLA and of decoding: made from the code that is here, complete, and possible. Reads files: 0.1 s."""
 
 import json
 
 import pytest
 
-from book.bench import RESULTS, is_stale, load_bench
+from book.bench import RESULTS, changed, is_stale, load_bench, pick, race
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,77 @@ def test_provenance_says_where_it_was_measured(mla):
         "command",
     ):
         assert source[field], field
+
+
+def test_mla_crosses_near_where_its_flops_per_byte_say(mla):
+    crossing = mla["crossing"]
+    assert abs(crossing["predicted"] / crossing["measured"] - 1) < 0.25 and crossing["flops_per_byte"] > 0
+
+
+# ---- decoding
+
+VARIANTS = {"plain", "fast", "compiled", "transformers", "transformers-generate", "llama.cpp", "limit"}
+
+
+@pytest.fixture(scope="module")
+def decode():
+    return load_bench("decode")
+
+
+def cells(decode):
+    keys = ("dtype", "batch", "context", "threads")
+    return sorted({tuple((key, row[key]) for key in keys) for row in decode["rows"]})
+
+
+def test_the_decode_benchmark_was_measured_with_this_code(decode):
+    assert changed(decode) == [], "lib has changed since tests/bench/results/decode.json: `make bench-decode`"
+    assert {"lib_fast_sha256", "lib_compiled_sha256", "lib_decode_step.cpp_sha256"} <= set(
+        decode["provenance"]
+    )
+
+
+def test_every_cell_has_every_variant_or_says_why_not(decode):
+    absent = {each["variant"] for each in decode["absent"] if each["why"]}
+    assert len(cells(decode)) == 2 * 2 * 2 * 2
+    for cell in cells(decode):
+        assert set(pick(decode, **dict(cell))) | absent == VARIANTS, cell
+    for part, keys in (
+        ("prefill", ("tokens", "ms")),
+        ("load", ("load_seconds", "peak_MiB")),
+        ("calls", ("ms_least",)),
+    ):
+        assert {row["dtype"] for row in decode[part]} == {"float32", "bfloat16"}
+        assert all(row[key] > 0 for row in decode[part] for key in keys)
+
+
+def test_no_variant_beats_the_limit(decode):
+    """What a step must read, over the fastest plain read of the same run; the variants by their medians."""
+    for cell in cells(decode):
+        rows = pick(decode, **dict(cell))
+        limit = rows.pop("limit")
+        assert limit["ms_per_token"] == pytest.approx(
+            1e-6 * limit["bytes"] / limit["GB_per_s"] / limit["batch"], rel=1e-3
+        )
+        assert limit["GB_per_s"] == max(limit["GB_per_s_of_each"].values())
+        for name, row in rows.items():
+            assert row["ms_per_token"] >= limit["ms_per_token"], (cell, name)
+            assert row["ms_least"] <= row["ms_per_token"] <= row["ms_most"]
+
+
+def test_the_compiled_step_reaches_its_goals(decode):
+    """Ratios within one run at batch 1, 64 tokens, one thread."""
+    for dtype, goal in (("float32", 1.6), ("bfloat16", 2.2)):
+        ms = {
+            name: row["ms_per_token"]
+            for name, row in pick(decode, dtype=dtype, batch=1, context=64, threads=1).items()
+        }
+        assert ms["transformers"] / ms["compiled"] >= goal
+        assert ms["llama.cpp"] / ms["compiled"] >= 0.75
+
+
+def test_a_race_prints_shares_of_the_limit(decode, capsys):
+    ms = race(decode, ("limit", "plain"), dtype="float32", batch=1, context=64, threads=1)
+    assert set(ms) == {"limit", "plain"} and "limit" in capsys.readouterr().out
 
 
 def test_a_missing_result_names_its_target():

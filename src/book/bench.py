@@ -41,3 +41,13 @@ def changed(result):
 def pick(result, **fields):
     """The rows with these fields, by variant: pick(result, dtype="float32", batch=1, context=64, threads=1)["limit"]["ms_per_token"]."""
     return {row["variant"]: row for row in result["rows"] if fields.items() <= row.items()}
+
+
+def race(result, names, **fields):
+    """The times of one cell of decode.json, {variant: ms per token}; prints them beside their share of the limit."""
+    rows = pick(result, **fields)
+    ms = {name: rows[name]["ms_per_token"] for name in names}
+    limit, where = rows["limit"], f"{fields['dtype']}, batch {fields['batch']}"
+    print(f"{where}: {limit['bytes'] / 1e6:.0f} MB per step at {limit['GB_per_s']:.1f} GB/s, ms per token")
+    print("   " + "   ".join(f"{name} {ms[name]:.1f} ({ms['limit'] / ms[name]:.0%})" for name in names))
+    return ms

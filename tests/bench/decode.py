@@ -40,7 +40,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 from transformers import __version__ as transformers_version
 
 from book.paths import ROOT
-from lib import compile_decode, decode_bytes, fast_decode, find_model, load_model
+from lib import LlamaStyleLM, compile_decode, decode_bytes, fast_decode, find_model, load_model
 from lib.compiled import compile_library, find_compiler
 from lib.files.names import hf_name
 
@@ -260,6 +260,25 @@ class Bench:
         ]  # fmt: skip
 
 
+@torch.no_grad()
+def call_rows(dtype, repeats=200):
+    """A step of the same depth and number of heads whose weights are next to nothing: what the calls alone cost, one thread."""
+    c = load_model(find_model(), DTYPES[dtype][0]).config
+    a = c.layers[0].attention
+    tiny = LlamaStyleLM(
+        64, 2 * a.n_heads, len(c.layers), a.n_heads, a.n_kv_heads, 16, max_len=128, qk_norm=False
+    )
+    tiny, rows = tiny.to(DTYPES[dtype][0]), []
+    torch.set_num_threads(1)
+    for variant, model in (("plain", tiny), ("fast", fast_decode(tiny))):
+        cache = tiny.new_cache(1, 80)
+        step = book_step(model, cache, torch.ones(1, 1, dtype=torch.int64), 64)
+        tiny(torch.ones(1, 64, dtype=torch.int64), cache, last=True)
+        times = [timed(step)[0] for _ in range(repeats)]
+        rows.append({"dtype": dtype, "variant": variant, "ms_least": round(1e3 * min(times), 2)})
+    return rows
+
+
 LOAD = """
 import resource, sys, time
 import torch
@@ -315,7 +334,7 @@ def provenance(args):
         "date": date.today().isoformat(), "torch": torch.__version__, "transformers": transformers_version,
         "xllamacpp": importlib.metadata.version("xllamacpp") if has_llama() else None,
         "device": "cpu", "cpu": cpu_name(), "cores": os.cpu_count(), "clock": "wall", "seconds_a_cell": args.seconds,
-        "load_before": round(os.getloadavg()[0], 2), "model": find_model().name, "command": "python tests/bench/decode.py",
+        "model": find_model().name, "command": "python tests/bench/decode.py",
         **{f"lib_{name}_sha256": sha(LIB / (name if "." in name else f"{name}.py")) for name in SOURCES},
     }  # fmt: skip
 
@@ -324,7 +343,7 @@ class Parts:
     """Finished pieces of a run in build/bench, valid for the same sources, versions and machine."""
 
     def __init__(self, source, fresh):
-        same = {name: value for name, value in source.items() if name not in ("date", "load_before")}
+        same = {name: value for name, value in source.items() if name != "date"}
         self.folder = BUILD / hashlib.sha256(json.dumps(same).encode()).hexdigest()[:12]
         self.folder.mkdir(parents=True, exist_ok=True)
         for old in self.folder.glob("*.json") if fresh else ():
@@ -380,8 +399,10 @@ def main():
             say(Bench(dtype, 1).cell(1, 64, 2.0))
         return
     source = provenance(args)
-    parts, rows, prefill, loads = Parts(source, args.fresh), [], [], []
+    parts, rows, prefill, loads, calls = Parts(source, args.fresh), [], [], [], []
+    source["load_before"] = parts.get("load_before", lambda: round(os.getloadavg()[0], 2))
     for dtype in DTYPES:
+        calls += parts.get(f"calls-{dtype}", call_rows, dtype)
         loads += parts.get(f"load-{dtype}", load_rows, dtype)
     for dtype, threads in itertools.product(DTYPES, args.threads):
         bench = functools.cache(functools.partial(Bench, dtype, threads))  # loaded when a part is missing
@@ -398,7 +419,14 @@ def main():
     absent = [] if has_llama() else [{"variant": "llama.cpp", "why": LLAMA}]
     absent += [] if has_compiler() else [{"variant": "compiled", "why": "no C++ compiler"}]
     source["grid"] = {"batch": args.batches, "context": args.contexts, "threads": args.threads}
-    result = {"provenance": source, "rows": rows, "prefill": prefill, "load": loads, "absent": absent}
+    result = {
+        "provenance": source,
+        "rows": rows,
+        "prefill": prefill,
+        "load": loads,
+        "calls": calls,
+        "absent": absent,
+    }
     write_json(args.out, result)
     print(f"written to {args.out}")
 
