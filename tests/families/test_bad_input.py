@@ -121,3 +121,35 @@ def test_many_unknown_fields_and_towers_are_told_in_one_line():
     )
     assert any("and 4,988 more" in line for line in many.warnings)
     short(many)
+
+
+def test_a_class_of_another_family_is_doubted_and_a_variant_of_the_own_is_not():
+    raw = {
+        "model_type": "qwen3", "architectures": ["Qwen2ForCausalLM"], "vocab_size": 99, "hidden_size": 64,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "intermediate_size": 96, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": False,
+        "hidden_act": "silu", "max_position_embeddings": 128, "attention_bias": False,
+    }  # fmt: skip
+    (doubt,) = (x for x in read_config(raw).doubts if "a class of" in x)
+    assert "Qwen2ForCausalLM, a class of qwen2" in doubt and 'model_type is "qwen3"' in doubt
+    for own in ("Qwen3ForCausalLM", "Qwen3Model", "MyOwnForCausalLM"):
+        assert not [x for x in read_config(raw | {"architectures": [own]}).doubts if "a class of" in x]
+
+
+def test_a_folder_of_gguf_files_is_pointed_into(tmp_path):
+    for name in ("b.gguf", "a.gguf"):
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError, match="give one of its GGUF files: a.gguf, b.gguf"):
+        read_config(tmp_path)
+
+
+def test_an_option_that_cannot_be_read_is_one_line(capsys):
+    for command, prog in (("describe", "describe"), ("generate", "generate")):
+        with pytest.raises(SystemExit) as ended:
+            main(
+                [command, "--tokens", "many", "x"]
+                if command == "describe"
+                else [command, "--top-k", "x", "y"]
+            )
+        said = capsys.readouterr().err
+        assert ended.value.code == 2 and said.count("\n") == 1 and said.startswith(f"{prog}: argument --to")

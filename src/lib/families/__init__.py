@@ -13,7 +13,7 @@ from . import classics, hybrids, layers, params
 from .beside import add_positions, check_row, has_part, row_part
 from .config_file import load, show
 from .forms import open_form
-from .heads import read_head
+from .heads import other_family, read_head
 from .notes import warnings
 from .reader import Reader
 from .sizes import SIZES
@@ -54,7 +54,10 @@ def read_config(source):
     family = _family(model_type)
     notes = told + form.notes + ([note] if note else [])
     sizes = {} if form.outer is None else SIZES.get(model_type, {})
-    return _model(Reader(form.fields, model_type, family, notes, sizes, labels), bias)
+    reader = Reader(form.fields, model_type, family, notes, sizes, labels)
+    if other := other_family(form, FAMILIES):
+        reader.f.warn(other)
+    return _model(reader, bias)
 
 
 def _refuse_other(model_type):

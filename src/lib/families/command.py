@@ -1,10 +1,10 @@
 """python -m lib describe: a page about one file, two files side by side, or the same as JSON."""
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
+from ..command_line import Parser
 from ..config import LARGEST
 from . import UnknownFamily, measure, read_config
 from .compare import side_by_side
@@ -26,7 +26,7 @@ def _name(path):
 
 def main(argv=None):
     """python -m lib describe. Returns the exit code: 0, or 2 with one line on stderr."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m lib describe", description="Which block a config describes, and what it costs."
     )
     parser.add_argument(

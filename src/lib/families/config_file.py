@@ -56,8 +56,11 @@ def load(source):
         names = ("config.json", "params.json", "adapter_config.json")
         path = next((folder / name for name in names if (folder / name).is_file()), None)
         if path is None:
+            ggufs = sorted(file.name for file in folder.glob("*.gguf"))
             raise FileNotFoundError(
-                f"{folder} has no config.json: the tensors alone do not say how a model is built"
+                f"{folder} has no config.json; give one of its GGUF files: {', '.join(ggufs[:4])}{' ..' * (len(ggufs) > 4)}"
+                if ggufs
+                else f"{folder} has no config.json: the tensors alone do not say how a model is built"
             )
     if not path.is_file():
         raise FileNotFoundError(

@@ -1,5 +1,7 @@
 """Which head a file's `architectures` names: a language head, none, or a classifier with so many labels."""
 
+import re
+
 from .config_file import Fields, show
 
 LANGUAGE = (
@@ -39,6 +41,25 @@ def read_head(form):
     labels = 2 if kind == "ForQuestionAnswering" else _labels(form)
     rows = f"a score row for each of {labels} labels" if labels > 1 else "one score row"
     return labels, CLASSIFIERS[kind], f"{said}: {rows} in place of the language head"
+
+
+def other_family(form, rows):
+    """What to say where `architectures` names a class of another family than model_type does; empty where it does not.
+
+    transformers follows model_type and other engines the class, so one of them builds another block than the author meant.
+    """
+    names, own = form.first("architectures")[1] or [], _letters(form.fields.get("model_type", ""))
+    known = {_letters(row): row for row in rows}
+    for name in names:
+        ends = (*LANGUAGE, *CLASSIFIERS, "Model")
+        meant = _letters(next((name.removesuffix(end) for end in ends if name.endswith(end)), name))
+        if meant in known and not own.startswith(meant) and not meant.startswith(own):
+            return f'architectures names {name}, a class of {known[meant]}, and model_type is "{form.fields["model_type"]}": read by model_type'
+    return ""
+
+
+def _letters(name):
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def _kind(name, said):

@@ -1,11 +1,11 @@
 """python -m lib generate TEXT: a real model answers, offline."""
 
-import argparse
 import os
 import sys
 
 import torch
 
+from lib.command_line import Parser
 from lib.decoding import TURN_END, chat_prompt, generate
 from lib.files.real_model import find_model
 from lib.files.tokenizers import load_tokenizer
@@ -41,9 +41,7 @@ class TextStream:
 
 
 def _arguments(argv):
-    p = argparse.ArgumentParser(
-        "python -m lib generate", description="A real model answers, in the book's own code, offline."
-    )
+    p = Parser("python -m lib generate", description="A real model answers, in the book's own code, offline.")
     p.add_argument("text", help="what the user says")
     p.add_argument(
         "--max-new-tokens", type=int, default=64, metavar="N", help="longest answer in tokens (64)"
