@@ -6,6 +6,11 @@ of the configuration classes of transformers 5.24, under the names of config_fil
 
 # fmt: off
 SIZES = {
+    "apertus1p5_text": {"V": 266752, "d": 4096, "n_layers": 32, "n_heads": 32, "d_ff": 14336},
+    "aria_text": {
+        "V": 32000, "d": 4096, "n_layers": 32, "n_heads": 32, "d_ff": 4096, "experts": 8, "active": 2,
+        "moe_num_shared_experts": 2,
+    },
     "cohere": {"V": 256000, "d": 8192, "n_layers": 40, "n_heads": 64, "d_ff": 22528},
     "cohere2": {"V": 256000, "d": 8192, "n_layers": 40, "n_heads": 64, "d_ff": 22528},
     "deepseek_v2": {
@@ -24,6 +29,7 @@ SIZES = {
         "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128, "index_topk": 2048,
         "index_head_dim": 128, "index_n_heads": 64, "first_k_dense_replace": 3,
     },
+    "emu3_text_model": {"V": 184622, "d": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "d_ff": 14336},
     "ernie4_5": {"V": 103424, "d": 1024, "n_layers": 18, "n_heads": 16, "n_kv_heads": 2, "d_ff": 3072},
     "falcon": {"V": 65024, "d": 4544, "n_layers": 32, "n_heads": 71},
     "gemma": {"V": 256000, "d": 3072, "n_layers": 28, "n_heads": 16, "n_kv_heads": 16, "d_ff": 24576},
@@ -89,6 +95,17 @@ SIZES = {
     },
     "qwen2_vl_text": {"V": 152064, "d": 8192, "n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "d_ff": 29568},
     "qwen3": {"V": 151936, "d": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "d_ff": 22016},
+    "qwen3_5_moe_text": {
+        "V": 248320, "d": 2048, "n_layers": 40, "n_heads": 16, "n_kv_heads": 2, "head_dim": 256, "experts": 256,
+        "active": 8, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32, "moe_intermediate_size": 512,
+        "shared_expert_intermediate_size": 512,
+    },
+    "qwen3_5_text": {
+        "V": 248320, "d": 4096, "n_layers": 32, "n_heads": 16, "n_kv_heads": 4, "head_dim": 256, "d_ff": 12288,
+        "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+    },
     "qwen3_moe": {
         "V": 151936, "d": 2048, "n_layers": 24, "n_heads": 32, "n_kv_heads": 4, "d_ff": 6144, "experts": 128,
         "active": 8, "moe_intermediate_size": 768,
