@@ -46,7 +46,8 @@ class Experiment:
     """Every variant at every learning rate with every seed.
 
     rates None: each variant at the rate that the scans found for it. extend: where the rate that is found is the lowest or the
-    highest tried, the next one of LADDER is tried too. more: (variants, seeds) that are run besides.
+    highest tried, the next one of LADDER is tried too. more: (variants, seeds) that are run besides; where rates are given,
+    (variants, rates, seeds).
     checks, reach_at, every, probe_every: what is measured on the way, see `training.train`.
     """
 
@@ -68,7 +69,8 @@ class Experiment:
         """(variant, lr, seed) in order: whole seeds first, so that a file that is not finished yet
         compares like with like."""
         if self.rates is not None:
-            return [(v, lr, seed) for lr, seed, v in product(self.rates, self.seeds, self.variants)]
+            plan = [(v, lr, seed) for lr, seed, v in product(self.rates, self.seeds, self.variants)]
+            return plan + [entry for lists in self.more for entry in product(*lists)]
         pairs = list(product(self.seeds, self.variants))
         pairs += [(seed, v) for variants, seeds in self.more for seed, v in product(seeds, variants)]
         return [(v, rate_of(v), seed) for seed, v in pairs]
@@ -134,7 +136,9 @@ EXPERIMENTS = {
         ARMS, None, EPOCH, (0, 1, 2, 3), 4, 256, checks=_POINTS,
         reach_at=tuple(_POINTS[i] for i in (5, 9, 13, 17)), every=8,
     ),
-    "low_rate": Experiment(("2019", "modern", "+rope", "learned"), (1e-3,), EPOCH, (0,), checks=16, **_LONG),
+    "low_rate": Experiment(
+        ("2019", "modern", "+rope", "learned"), (1e-3,), EPOCH, checks=16, more=((("modern", "learned"), (3e-4,), (0,)),), **_LONG
+    ),
     "rates": Experiment(
         ("no_qk_norm", "modern"), (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1), 256, probe_every=8, every=4
     ),
