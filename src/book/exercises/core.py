@@ -42,13 +42,8 @@ and one whose answer is a value (no `cases`): a number, a text, a choice, a set,
             Mistake(2 * 32 * 32 * 128 * 2, "All 32 query heads were counted.", "Which heads are cached?"),
         ],
     )
-    why_square_root = Exercise(
-        id="07.scale", title="Why divide by sqrt(dh)?", kind="choose", options=("a", "b", "c"),
-        reference="b",
-        mistakes=[Mistake("a", "That is softmax's job.", "What do the rows of softmax sum to?"),
-                  Mistake("c", "Length does not enter.", "Which T appears in the formula?")],
-    )
 
+A choice is a value too, with kind="choose" and options=("a", "b", "c").
 "find the fault": give the faulty function as `given`; a reader who has changed nothing is told "Not attempted yet". `given` must
 have the same body as the function in the notebook's cell (a test compares them), and it is a Mistake as well, with its hint.
 
@@ -79,7 +74,8 @@ prints "... solution: correct", and does not count as progress. `from book.exerc
 chapter's first cell; the chapter's last code cell is `progress("01")`.
 
 What the checker says: "Not attempted yet: <title>." for an untouched stub; "correct"; a known mistake by name, found by computing it on
-every case, with the question that undoes it; otherwise the first case that differs. It never raises (see guard for the limits).
+every case, with the question that undoes it; else a slip (`rewrite`): the reference itself written with a wrong axis, a term
+forgotten, two arguments swapped .. gives the same; otherwise the first case that differs. It never raises (see guard for the limits).
 """
 
 import inspect
@@ -90,9 +86,14 @@ from functools import cached_property
 
 from book.exercises import guard
 from book.exercises.compare import COMPUTED_TOL, brief, difference, is_number, same, text_key
+from book.exercises.rewrite import variants
 from book.exercises.shape import arity_problem, untouched
+from book.exercises.verdict import Mistake, Verdict
 from book.predict import a_kind
 
+__all__ = ["Exercise", "Mistake", "Verdict"]
+
+SLIP_SECONDS = 1.5  # for the search among them
 KINDS = ("implement", "predict", "find the fault", "choose")
 # The questions that close the source chapter, and the chapter whose exercise each of them is.
 SEED_QUESTIONS = {
@@ -104,27 +105,14 @@ SEED_QUESTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """What people get wrong: a function (or a value, or a zero-argument function computing it), its name, the undoing question."""
-
-    wrong: object
-    message: str
-    question: str
-
-
-@dataclass
-class Verdict:
-    """state: not attempted | correct | mistake | wrong | error. mistake: its index in the exercise's list."""
-
-    state: str
-    text: str
-    mistake: int | None = None
-
-
 @dataclass
 class Exercise:
-    """See the module's docstring for a worked example of each kind."""
+    """See the module's docstring for a worked example of each kind.
+
+    plain: the reference written out in its own file, where it calls lib: what `rewrite` writes wrongly. mutates: changing an
+    argument is the point (a cache). work: (function, case) -> what its work lacks, None where it is right. hint: one more line for
+    an answer that is wrong in no known way.
+    """
 
     id: str
     title: str
@@ -136,11 +124,10 @@ class Exercise:
     given: Callable | None = None
     seed: int | None = None
     tol: float | None = None
-    mutates: bool = False  # True where changing an argument is the point (a cache)
-    work: Callable | None = (
-        None  # (function, case) -> what its work lacks, where the exercise is about work; None where it is right
-    )
-    hint: str = field(default="", repr=False)  # one more line for an answer that is wrong in no known way
+    plain: Callable | None = None
+    mutates: bool = False
+    work: Callable | None = None
+    hint: str = field(default="", repr=False)
 
     def __post_init__(self):
         chapter, _, name = self.id.partition(".")
@@ -296,6 +283,9 @@ class Exercise:
         index = None if looped else self._known_mistake(got, expected)
         if index is not None:
             return self._named(index)
+        slip = None if looped else self._known_slip(got, problems)
+        if slip is not None:
+            return Verdict("slip", f"not yet. {slip.text}\n  Question: {slip.question}")
         return self._first_difference(got, problems)
 
     def _run_all(self, function, deadline=None):
@@ -336,6 +326,22 @@ class Exercise:
                     return index
                 partial = index if partial is None and len(telling) > 1 else partial
         return partial
+
+    def _known_slip(self, got, problems):
+        """The Slip with which the reference gives what the reader's function gives, on every case; None where none does in time."""
+        telling = [i for i, o in enumerate(got) if problems[i] and o.kind == "value" and o.value is not None]
+        order = telling + [i for i in range(len(got)) if i not in telling]
+        end = time.monotonic() + SLIP_SECONDS
+        for slip, function in variants(self.plain or self.reference) if telling else ():
+            for i in order:
+                outcome = guard.run(function, self.all_cases[i], watch=False, deadline=end)
+                if _outcome_difference(got[i], outcome, self.tol):
+                    break
+            else:
+                return slip
+            if time.monotonic() > end:
+                break
+        return None
 
     def _first_difference(self, got, problems):
         i = next(i for i, problem in enumerate(problems) if problem)
