@@ -8,7 +8,7 @@ scan        512 steps, rates 1e-3, 3e-3, 1e-2 (and on, where the end of the list
             on it says little about when they leave it
 epoch       one whole epoch, 2,009 steps, 4 seeds, each at its scanned rate: 2019, 2019 + RoPE, modern, modern - RoPE;
             held-out bits along the run, how many bytes back it reads, loss by position, the attention's logits
-low_rate    the four once more at 1e-3, 3 seeds, and the two modern ones at 3e-4, one seed: none is judged at one rate alone
+low_rate    the four once more at 1e-3, one seed; the two modern ones, whose better rate that is, with 3, and at 3e-4 with one
 rates       the modern block with and without QK-norm at six rates from 3e-4 to 1e-1, 256 steps, 3 seeds: final loss, the
             ranges of the attention's rows, entropies
 spike       two of these runs (3e-2) measured at every step

@@ -137,7 +137,8 @@ EXPERIMENTS = {
         reach_at=tuple(_POINTS[i] for i in (5, 9, 13, 17)), every=8,
     ),
     "low_rate": Experiment(
-        ("2019", "modern", "+rope", "learned"), (1e-3,), EPOCH, checks=16, more=((("modern", "learned"), (3e-4,), (0,)),), **_LONG
+        ARMS, (1e-3,), EPOCH, (0,), checks=16,
+        more=((("modern", "learned"), (1e-3,), (1, 2)), (("modern", "learned"), (3e-4,), (0,))), **_LONG
     ),
     "rates": Experiment(
         ("no_qk_norm", "modern"), (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1), 256, probe_every=8, every=4
