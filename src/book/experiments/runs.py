@@ -137,7 +137,7 @@ EXPERIMENTS = {
         reach_at=tuple(_POINTS[i] for i in (5, 9, 13, 17)), every=8,
     ),
     "low_rate": Experiment(
-        ARMS, (1e-3,), EPOCH, (0,), checks=16,
+        ("2019", "modern", "+rope", "learned"), (1e-3,), EPOCH, (0,), checks=16,
         more=((("modern", "learned"), (1e-3,), (1, 2)), (("modern", "learned"), (3e-4,), (0,))), **_LONG
     ),
     "rates": Experiment(
