@@ -401,7 +401,7 @@ check_equal("a quarter into the epoch the 2019 block gains little from context",
 # %%
 for variant, base in (("+rope", "2019"), ("modern", "+rope"), ("learned", "modern"), ("modern", "2019")):
     print(f"{TITLES[variant]:<35} against {TITLES[base]:<14} {effect(epoch, variant, base)}")
-low = {run["variant"]: run["bits_per_byte"] for run in load_results("low_rate")["runs"]}
+low = {run["variant"]: run["bits_per_byte"] for run in load_results("low_rate")["runs"] if (run["lr"], run["seed"]) == (1e-3, 0)}
 print("at a third of the learning rate, one seed: " + ", ".join(f"{TITLES[v].split(',')[0] if v != 'learned' else 'modern - RoPE'} {low[v]:.2f}" for v in runs))
 check_equal("RoPE above half of the whole, at that rate too", low["2019"] - low["+rope"] > (low["2019"] - low["modern"]) / 2, True)
 share = effect(epoch, "+rope", "2019").mean / effect(epoch, "modern", "2019").mean

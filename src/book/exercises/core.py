@@ -3,7 +3,6 @@
 How a chapter declares its exercises: one file src/book/exercises/chNN.py, found by its name. A module-level Exercise is registered
 under its id "NN.name". Import torch and lib inside functions, so that listing the exercises stays cheap (chapters 02 and 05
 run without torch). A whole exercise whose answer is a function:
-
     from book.exercises.core import Exercise, Mistake
 
     def _cases():                                   # -> a list of argument tuples; a zero-argument function: built when used
@@ -43,8 +42,7 @@ and one whose answer is a value (no `cases`): a number, a text, a choice, a set,
         ],
     )
 
-A choice is a value too, with kind="choose" and options=("a", "b", "c").
-"find the fault": give the faulty function as `given`; a reader who has changed nothing is told "Not attempted yet". `given` must
+A choice is a value with kind="choose" and options=("a", "b"). "find the fault": give the faulty function as `given`; a reader who has changed nothing is told "Not attempted yet". `given` must
 have the same body as the function in the notebook's cell (a test compares them), and it is a Mistake as well, with its hint.
 
 In the notebook an exercise is three cells, each with its tag; the text of the question stands in a markdown cell above them:
@@ -92,7 +90,6 @@ from book.exercises.verdict import Mistake, Verdict
 from book.predict import a_kind
 
 __all__ = ["Exercise", "Mistake", "Verdict"]
-
 SLIP_SECONDS = 1.5  # for the search among them
 KINDS = ("implement", "predict", "find the fault", "choose")
 # The questions that close the source chapter, and the chapter whose exercise each of them is.
