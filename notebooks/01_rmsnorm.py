@@ -1,28 +1,26 @@
 # %% [markdown]
 # # 01 · RMSNorm
 #
-# The norm of 2019 does two things to a vector. Today's does one of them. This chapter shows which, and in which number format it must be done.
+# The norm of 2019 does two things to a vector. Today's does one of them. This chapter shows which, and in which number format it may be done.
 #
 # After it you will be able to
-# - **write** RMSNorm, and say which step of LayerNorm it leaves out;
-# - **explain** what the output and the gradient can never contain;
-# - **predict** when a norm in fp16 silently returns zeros;
-# - **tell apart** the conventions of real models: eps, the order of cast and gain, the 1 in front of the gain;
-# - **say** what the place of the norm does to the residual stream.
+# - **write** RMSNorm and its gradient;
+# - **say** what a number format does to a norm, and to its model;
+# - **tell apart** the conventions of real models;
+# - **prove** when the mean, and when the gain, can be left out without changing one logit.
 #
-# You need the GPT block of 2019 and a little linear algebra. About 40 minutes.
+# You need the GPT block of 2019 and a little linear algebra. About 45 minutes.
 
 # %%
 import math
 
 import matplotlib.pyplot as plt
 import torch
-from safetensors import safe_open
 
 import lib
-from book import configs
-from book.exercises import check, progress
-from book.explore.ch01_rmsnorm import draw_dtypes, draw_spheres, scale_explorer
+from book import configs, evidence
+from book.exercises import check, mine, progress
+from book.explore.ch01_rmsnorm import draw_spheres, scale_explorer
 from book.figures import COLORS, style
 from book.predict import check_close, check_equal, predict
 from lib import RMSNorm, layer_norm, read_config, rms_norm
@@ -34,423 +32,30 @@ style()
 #
 # LayerNorm takes the vector of one token, subtracts its mean, divides by its standard deviation, then applies a learned gain and shift:
 #
-# $$\mathrm{LayerNorm}(x) = g \odot \frac{x - \bar x}{\sqrt{\mathrm{var}(x) + \epsilon}} + b, \qquad
+# $$\mathrm{LayerNorm}(x) = g \odot \frac{x - \bar x}{\sqrt{\mathrm{var}(x) + \epsilon}} + s, \qquad
 # \mathrm{RMSNorm}(x) = g \odot \frac{x}{\sqrt{\mathrm{mean}(x^2) + \epsilon}} .$$
 #
 # RMSNorm (Zhang & Sennrich 2019, [arXiv 1910.07467](https://arxiv.org/abs/1910.07467), eq. 4) divides by the **root mean square** and does nothing else: no mean, no shift.
 #
-# Take $x = (1, 2, 3, 4)$, gain 1, eps 0. The squares are 1, 4, 9, 16. **Write down** the first entry of the output.
+# Take $x = (1, 2, 3, 4)$, gain 1, eps 0. **Write down** the first entry of each output.
 
 # %%
-my_guess = None
+my_guess = {"RMSNorm": None, "LayerNorm": None}
 x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
-mean_square = x.pow(2).mean()
-by_hand = x / mean_square.sqrt()
-predict(my_guess, by_hand[0].item(), "= 1 / sqrt(7.5)")
-print("RMSNorm  ", [round(v, 6) for v in by_hand.tolist()])
-print("LayerNorm", [round(v, 6) for v in layer_norm(x, eps=0.0).tolist()])
+outputs = {"RMSNorm": x / x.pow(2).mean().sqrt(), "LayerNorm": layer_norm(x, eps=0.0)}
+for name, out in outputs.items():
+    predict(my_guess[name], round(out[0].item(), 3), f"({name})")
+
+# %%
+for name, out in outputs.items():
+    print(f"{name:<10}", [round(v, 6) for v in out.tolist()])
 check_close("lib.rms_norm", rms_norm(x, eps=0.0), [0.365148, 0.730297, 1.095445, 1.460593], 1e-6)
 
 # %% [markdown]
-# Both have root mean square 1. LayerNorm's entries also add up to 0; RMSNorm's keep their signs and their ratios.
+# Both have root mean square 1. LayerNorm's entries also add up to 0; RMSNorm's keep their signs and ratios.
 #
-# The whole component in four lines. The gain stands last, after a cast to the type that came in; why, section 3 shows. We compare with `lib` on random
-# inputs with **random gains**: with gains of 1, a norm that forgets its gain would pass.
-
-# %%
-def my_rms_norm(x, weight, eps=1e-6):
-    y = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    mean_square = y.pow(2).mean(-1, keepdim=True)
-    y = y * torch.rsqrt(mean_square + eps)
-    return y.to(x.dtype) * weight.to(x.dtype)
-
-
-torch.manual_seed(0)
-for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
-    x, gain = torch.randn(3, 5, 7).to(dtype), torch.randn(7).to(dtype)
-    norm = RMSNorm(7).to(dtype)
-    _ = norm.load_state_dict({"weight": gain})
-    out = norm(x).detach()
-    check_close(f"{str(dtype)[6:]:<9} mine = lib", my_rms_norm(x, gain), out)
-    assert out.dtype == dtype, "the output has the dtype of the input"
-
-# %% [markdown]
-# One vector of parameters fewer, one reduction fewer. In GPT-2 small that is 25 norms of width 768. The paper reports 7 to 64 % less running time for
-# the models it tried, with comparable results; our own training comes in [chapter 09](09_full_block.ipynb).
-
-# %%
-gpt2 = read_config(configs.path("gpt2"))
-n_norms = 2 * len(gpt2.layers) + 1
-as_layer, as_rms = n_norms * 2 * gpt2.d, n_norms * gpt2.d
-print(f"GPT-2 small: {n_norms} norms of {gpt2.d}")
-print(f"{as_layer:,} parameters as LayerNorm, {as_rms:,} as RMSNorm")
-check_equal("LayerNorm's share of the model", f"{as_layer / lib.parameters(gpt2).total:.3%}", "0.031%")
-
-# %% [markdown]
-# The parameters are not the point; they are 0.03 % of the model.
-#
-# ### A sphere
-#
-# Without its gain, RMSNorm puts every vector on the sphere of radius $\sqrt d$. LayerNorm first drops the part along $(1, 1, \ldots, 1)$, the dashed axis; what is
-# left lies in the plane across it, so in three dimensions a ring remains of the sphere.
-
-# %%
-fig, axes = plt.subplots(1, 3, figsize=(11, 4.2), subplot_kw={"projection": "3d"})
-lengths = draw_spheres(axes)
-plt.show()
-print(lengths)
-check_close("sqrt(3)", 3**0.5, 1.732, 0.0005)
-
-# %% [markdown]
-# *In words: left, a cloud of points. Middle, the same points, all on the sphere. Right, all on one ring of it, across the dashed axis.*
-#
-# **Exercise 1.** $y = \mathrm{RMSNorm}(x)$. What is $\mathrm{RMSNorm}(1000\,x)$, eps aside?
-#
-# - **a** 1,000 times $y$
-# - **b** $y$
-# - **c** about 31.6 times $y$
-# - **d** $y$ with its mean removed
-
-# %% tags=["exercise"]
-my_choice = None
-
-# %% tags=["check"]
-check("01.scale", my_choice)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def scale_solution():
-    return "b"
-
-
-check("01.scale", scale_solution)
-
-# %% [markdown]
-# The size of $x$ is gone after the norm. So **no loss behind a norm can ask for a longer or shorter $x$**: the gradient has no part along $x$. Each
-# entry of the second check is $x \cdot \partial L / \partial x$ for one token. A shift is another matter: adding 10 to every entry changes RMSNorm's output,
-# and not LayerNorm's.
-
-# %%
-torch.manual_seed(1)
-x = torch.randn(6, 9, dtype=torch.float64, requires_grad=True)
-gain, target = torch.randn(9, dtype=torch.float64), torch.randn(6, 9, dtype=torch.float64)
-y = rms_norm(x, gain, eps=0.0)
-check_close("norm(1000 x) = norm(x)", rms_norm(1000 * x, gain, eps=0.0), y)
-(y - target).pow(2).sum().backward()
-sizes = x.norm(dim=-1) * x.grad.norm(dim=-1)
-check_close("x . gradient = 0, all six tokens", (x * x.grad).sum(-1), torch.zeros(6), scale=sizes.max())
-check_equal("the gradient itself is not 0", bool((x.grad.norm(dim=-1) > 0.1).all()), True)
-moved = [bool((norm(x + 10) - norm(x)).abs().max() > 0.1) for norm in (rms_norm, layer_norm)]
-check_equal("a shift of 10 moves RMSNorm, LayerNorm", moved, [True, False])
-
-# %% [markdown]
-# ## 2 · The statistics must be fp32
-#
-# Models run in 16 bits. fp16 holds numbers up to 65,504, so a square may be too large although the number is small.
-#
-# **Exercise 2.** A norm squares **in fp16** and casts later. Its input is a row of four 300s. What comes out?
-
-# %% tags=["exercise"]
-my_output = None  # one entry of it
-
-# %% tags=["check"]
-check("01.overflow", my_output)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def overflow_solution():
-    x = torch.full((4,), 300.0, dtype=torch.float16)
-    return (x * torch.rsqrt(x.pow(2).mean() + 1e-6))[0].item()
-
-
-check("01.overflow", overflow_solution)
-
-# %% [markdown]
-# $300^2 = 90{,}000$ is more than fp16 holds, so the mean square is $\infty$. And $300/\infty$ is an ordinary 0: no error, no NaN ([skyzh/tiny-llm#288](https://github.com/skyzh/tiny-llm/issues/288)).
-#
-# One large entry is enough, because it makes the mean infinite. Draw entries at scale 100: about one in a hundred is above 256 and overflows when squared.
-# **Predict** the share of *rows* that come out as all zeros, at $d = 64$ and at $d = 1024$.
-
-# %%
-row = torch.full((4,), 300.0, dtype=torch.float16)
-careless = row * torch.rsqrt(row.pow(2).mean() + 1e-6)
-print("300 ** 2 in fp16:", row.pow(2)[0].item(), "  careless:", careless.tolist())
-check_equal("careless: exactly 0", careless.tolist(), [0.0] * 4)
-check_equal("upcast before squaring: exactly 1", rms_norm(row).tolist(), [1.0] * 4)
-my_guess, zero = {64: None, 1024: None}, {}  # shares between 0 and 1
-gen = torch.Generator().manual_seed(2)
-for d in (64, 256, 1024):
-    x = (100 * torch.randn(600, d, generator=gen)).half()
-    out = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
-    zero[d] = (out == 0).all(-1).double().mean().item()
-    squares = x.pow(2).isinf().double().mean().item()
-    nan = bool(out.isnan().any())
-    print(f"d = {d:>4}: {squares:.0%} of the squares overflow, {zero[d]:>4.0%} of the rows are 0, NaN: {nan}")
-    assert abs(zero[d] - (1 - (1 - squares) ** d)) < 0.06
-    assert rms_norm(x).float().pow(2).mean(-1).sub(1).abs().max() < 0.01, "lib is right on every row"
-truth = {d: round(zero[d], 1) for d in my_guess}
-predict(None if None in my_guess.values() else my_guess, truth, "of the rows")
-
-# %% [markdown]
-# At $d = 64$ half of the rows die, at 1,024 practically all.
-#
-# **bf16** cannot overflow here, its range is that of fp32. It has 8 bits of precision, so it loses digits instead. We round after every step, as a norm without
-# upcast does, and compare with float64.
-
-# %%
-def bf16(x):
-    return x.bfloat16().float()
-
-
-gen = torch.Generator().manual_seed(3)
-x = torch.randn(300, 1024, generator=gen).bfloat16()
-exact = rms_norm(x.double(), eps=0.0)
-square = bf16(bf16(x.float() ** 2).mean(-1, keepdim=True))
-careless = bf16(x.float() / bf16(square.sqrt()))
-errors = {}
-for name, y in (("upcast, one rounding at the end", rms_norm(x, eps=0.0)), ("every step in bf16", careless)):
-    errors[name] = ((y.double() - exact) / exact).abs().mean().item()
-    print(f"{name:<32} mean relative error {errors[name]:.2%}")
-one_end, every = errors.values()
-check_close("in per cent", [100 * one_end, 100 * every], [0.14, 0.22], 0.05)
-
-# %% [markdown]
-# Half as much again, and of a worse kind: the rounding error of the divisor is **shared by the whole row**, so the vector comes out too long or too short.
-# So `lib` takes the statistics in fp32, whatever the model's dtype, and rounds once at the end.
-#
-# ### Move the sliders
-#
-# The curve is the output's RMS against the input's. Three things to try: fp16, then the input past 100; the input down to 0.001, then eps; the mean up to 2,
-# and watch the output's mean. Under the explorer, its curves for the three number formats side by side.
-
-# %%
-scale_explorer
-
-# %%
-stops = {"as it opens": {}, "small": {"scale": 1e-3, "eps": 1e-5}, "shifted": {"shift": 2.0}}
-stops["fp16 at 251"] = {"scale": 251.0, "dtype": "fp16"}
-for name, at in stops.items():
-    t = scale_explorer.table(**at)
-    print(f"{name:<12} output RMS {t['rms']:.4f} (LayerNorm {t['layer']:.4f}), mean {t['mean'] + 1e-9:.2f}")
-check_equal("fp16 at 251: exactly zero", scale_explorer.table(**stops["fp16 at 251"])["rms"], 0.0)
-fig, axes = plt.subplots(1, 3, figsize=(11, 4), sharey=True)
-rows = draw_dtypes(axes)
-plt.show()
-print(rows)
-
-# %% [markdown]
-# *In words: in all three panels the curve climbs from 0 to 1 where the input is small, later for the larger eps. Then it stays at 1; only in the fp16 panel it
-# falls to 0, before it reaches 100.*
-#
-# ## 3 · Four conventions
-#
-# **One: eps.** It stands **inside** the root, beside the mean square, and keeps a zero vector from dividing by zero. Its size matters where the mean square is
-# as small as itself.
-#
-# **Exercise 3.** Eight copies of 0.001, gain 1. What comes out with eps 1e-6, and with eps 1e-5?
-
-# %% tags=["exercise"]
-my_outputs = {"1e-6": None, "1e-5": None}
-
-# %% tags=["check"]
-check("01.eps", my_outputs)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def eps_solution():
-    return {"1e-6": 1e-3 / (1e-6 + 1e-6) ** 0.5, "1e-5": 1e-3 / (1e-6 + 1e-5) ** 0.5}
-
-
-check("01.eps", eps_solution)
-
-# %% [markdown]
-# Which eps, the config says, under a different name in each family. PyTorch's own `rms_norm` has a third default: without an eps it takes the machine
-# epsilon of the dtype it computes in. A port that leaves eps to the framework runs a slightly other model ([pytorch#155527](https://github.com/pytorch/pytorch/issues/155527)).
-
-# %%
-small = torch.full((8,), 1e-3)
-outs = [rms_norm(small, eps=1e-6), rms_norm(small, eps=1e-5), torch.nn.functional.rms_norm(small, (8,))]
-for name, out in zip(("eps 1e-6", "eps 1e-5", "eps left to PyTorch"), outs):
-    print(f"{name:<20} {out[0].item():.6f}")
-check_close("all three", [out[0].item() for out in outs], [0.707107, 0.301511, 0.945245], 1e-6)
-for name in ("llama-2-7b", "qwen3-0.6b", "gpt2", "glm-4-9b-chat"):
-    field, eps = next((key, value) for key, value in configs.load(name).items() if "_eps" in key)
-    print(f"{name:<14} {field:<19} {eps:.3g}")
-
-# %% [markdown]
-# **Two: cast, then gain, or gain, then cast.** Llama rounds the normalised vector to 16 bits and multiplies by the gain there. Gemma, OLMo 2 and
-# gpt-oss multiply in fp32 and round once, at the end, as a LayerNorm does. In exact arithmetic it is the same; in bf16 the last bit differs.
-
-# %%
-x = torch.tensor([-1.375, 1.25, 0.625, 1.75], dtype=torch.bfloat16)
-gain = torch.tensor([1.25, 1.40625, 1.953125, 1.59375], dtype=torch.bfloat16)
-llama, gemma = rms_norm(x, gain), rms_norm(x, gain - 1, unit_offset=True, gain_last=True)
-print("Llama's order", llama.tolist())
-print("Gemma's order", gemma.tolist())
-check_equal("Llama", llama, torch.tensor([-1.3125, 1.34375, 0.9296875, 2.109375]))
-check_equal("Gemma", gemma, torch.tensor([-1.3046875, 1.3359375, 0.9296875, 2.125]))
-
-# %% [markdown]
-# Three of four entries differ. The wrong order does not break a model; it makes a port that should agree bit for bit agree only roughly
-# ([transformers#29402](https://github.com/huggingface/transformers/issues/29402) for Gemma; [transformers#38131](https://github.com/huggingface/transformers/issues/38131) for OLMo 2, which had run in Llama's order).
-#
-# **Three: 1 + w.** Gemma's files store the gain **minus 1**, so a fresh model starts from zeros. **Four: no gain at all.** nanochat's `norm` calls
-# `F.rms_norm` without a weight. Neither stands in a config.json: the first follows from `model_type`, the second from the code. `lib` keeps a table of the
-# families it reads:
-
-# %%
-print(f"{'model':<14} {'kind':<6} {'eps':>7}  {'1 + w':<6} {'gain last':<10} {'shift':<6} place")
-older = ("gpt2", "falcon-7b", "command-r-v01")
-newer = ("llama-3-8b", "qwen3-0.6b", "olmo-2-7b", "gpt-oss-20b", "gemma-3-1b")
-for name in older + newer:
-    cfg = read_config(configs.path(name))
-    n = cfg.norm
-    last = n.gain_last or n.kind == "layer"
-    flags = f"{n.unit_offset!s:<6} {last!s:<10} {n.bias!s:<6}"
-    print(f"{name:<14} {n.kind:<6} {n.eps:>7.0e}  {flags} {cfg.layers[0].norms}")
-check_equal("Gemma, the last one: 1 + w and gain last", [n.unit_offset, n.gain_last], [True, True])
-
-# %% [markdown]
-# Not everyone left LayerNorm: Falcon and Command-R keep it, Command-R without the shift. In their layers attention and feed-forward stand in `parallel`: both read one
-# norm of $x$, and both are added to $x$. `sandwich` is a norm before each of the two and another behind it.
-#
-# ## 4 · Where the norm stands
-#
-# The last column: the Transformer of 2017 normalised the sum, **post-norm**: $x \leftarrow \mathrm{norm}(x + f(x))$. GPT-2 and every Llama normalise what goes
-# into a sub-layer and leave the stream alone, **pre-norm**: $x \leftarrow x + f(\mathrm{norm}(x))$. (OLMo 2's `post` is a third way: it normalises $f$'s output before
-# the addition.)
-#
-# We put random matrices in place of the sub-layers, so that each adds something of RMS 1, in a random direction: mean squares add up. The stream starts at RMS 1.
-# **Predict** its RMS after 64 of them, in pre-norm.
-
-# %%
-my_guess = None
-gen = torch.Generator().manual_seed(4)
-d = 512
-pre = rms_norm(torch.randn(8, d, generator=gen), eps=0.0)
-post, left = pre, torch.ones(8, 1)  # left: the factor that still stands before the token's own embedding
-seen = {}
-for depth in range(1, 65):
-    W = torch.randn(d, d, generator=gen) / d**0.5
-    pre = pre + rms_norm(pre, eps=0.0) @ W
-    total = post + post @ W
-    left = left / total.pow(2).mean(-1, keepdim=True).sqrt()
-    post = rms_norm(total, eps=0.0)
-    seen[depth] = [t.pow(2).mean().sqrt().item() for t in (pre, post)] + [left.mean().item()]
-predict(my_guess, round(seen[64][0]), "(the root of 65 is 8.06)")
-print("sub-layers   pre-norm RMS   post-norm RMS   factor before the embedding, post-norm")
-for depth in (1, 4, 16, 64):
-    a, b, factor = seen[depth]
-    print(f"{depth:>10} {a:>14.1f} {b:>15.1f} {f'2^{math.log2(factor):.1f}':>15}")
-
-# %%
-depths = torch.arange(1, 65)
-growth = torch.tensor([seen[int(t)][0] for t in depths])
-off = (growth / (1 + depths).sqrt() - 1).abs().max()
-check_equal("pre-norm: sqrt(1 + depth), within 5 %", bool(off < 0.05), True)
-fig, ax = plt.subplots(figsize=(9, 4.2))
-_ = ax.plot(depths, growth, color=COLORS["new"], label="pre-norm")
-_ = ax.plot(depths, (1 + depths).sqrt(), color=COLORS["faint"], ls="--", label="square root of 1 + depth")
-_ = ax.plot(depths, [seen[int(t)][1] for t in depths], color=COLORS["old"], label="post-norm")
-_ = ax.set(xlabel="sub-layers passed", ylabel="RMS of the stream", ylim=(0, 9))
-_ = ax.legend(loc="upper left")
-plt.show()
-
-# %% [markdown]
-# *In words: the pre-norm stream grows like the square root of the depth, from 1.4 to 8; the post-norm stream stays at 1.*
-#
-# In pre-norm nothing ever shrinks what was written: the token's own embedding stays in the sum with factor 1, and so does its gradient path. The price is that
-# later layers add a smaller **share** of a larger stream. In post-norm each step divides everything before it by about $\sqrt 2$; after 64 steps the
-# embedding itself is gone (last column). And because the pre-norm stream has no fixed size, one more norm stands before the head.
-#
-# ## 5 · SmolLM2's own norms
-#
-# 30 layers, two norms in each, and one at the end. We read only these vectors and five rows of the embedding. **Predict**: is a trained gain near 1?
-
-# %%
-folder = lib.find_model()
-my_guess = None  # the mean |gain| of layer 0's first norm
-words = [" the", " Paris", " seven", " because", " London"]
-tokenizer = lib.load_tokenizer(folder)
-ids = [tokenizer.encode(word, add_special_tokens=False).ids[0] for word in words]
-with safe_open(folder / "model.safetensors", "pt") as file:
-    read = lambda name: file.get_tensor(f"model.{name}.weight")
-    attn = [read(f"layers.{i}.input_layernorm") for i in range(30)]
-    ffn = [read(f"layers.{i}.post_attention_layernorm") for i in range(30)]
-    last = read("norm")
-    table = file.get_slice("model.embed_tokens.weight")
-    rows = torch.cat([table[i : i + 1] for i in ids])
-sizes = [g.abs().mean().item() for g in attn]
-predict(my_guess, round(sizes[0], 3))
-for i in (0, 1, 10, 20, 29):
-    print(f"layer {i:>2}: mean |gain| {sizes[i]:.3f}, from {attn[i].min():6.3f} to {attn[i].max():.3f}")
-print(f"before the head: mean {last.mean():.2f}, from {last.min():.2f} to {last.max():.2f}")
-
-# %%
-fig, ax = plt.subplots(figsize=(9, 4.2))
-_ = ax.plot(sizes, "o-", color=COLORS["new"], label="before attention")
-_ = ax.plot([g.abs().mean().item() for g in ffn], "s--", color=COLORS["weights"], label="before the FFN")
-_ = ax.set(xlabel="layer", ylabel="mean |gain|", ylim=(0, 0.5))
-_ = ax.legend(loc="lower right")
-plt.show()
-early, late = sum(sizes[:10]) / 10, sum(sizes[20:]) / 10
-print(f"mean |gain| before attention: layers 0-9 {early:.2f}, layers 20-29 {late:.2f}")
-check_equal("no layer's gains are near 1", max(sizes) < 0.5, True)
-check_equal("they grow with depth", late > 1.5 * early, True)
-
-# %% [markdown]
-# *In words: both curves lie below one half; the one before attention climbs from 0.03 in layer 0 to 0.41 in the last.*
-#
-# The gains are learned scales, not decoration. What happens in layer 0 without them, and what do the mean and eps matter for real embeddings?
-
-# %%
-gain = attn[0]
-right = rms_norm(rows, gain, eps=1e-5)
-size = lambda t: t.pow(2).mean().sqrt().item()
-gap = lambda t: ((t - right).norm() / right.norm()).item()
-print(f"embedding rows: RMS {size(rows):.2f}; after the norm {size(right):.3f}")
-print(f"without the gain {size(rms_norm(rows, eps=1e-5)):.1f}")
-print(f"mean subtracted first: {gap(layer_norm(rows, gain, eps=1e-5)):.1%} off")
-print(f"eps 1e-6 instead of 1e-5: {gap(rms_norm(rows, gain, eps=1e-6)):.2%} off")
-check_close("four lines = lib, on SmolLM2's own gain", my_rms_norm(rows, gain, 1e-5), right)
-check_equal("eps in its config", configs.load("smollm2-135m")["rms_norm_eps"], 1e-5)
-check_equal("without its gain, more than 20 times too large", size(rms_norm(rows)) / size(right) > 20, True)
-
-# %% [markdown]
-# On these five words the mean is small beside the RMS: to leave it in, as RMSNorm does, moves the output by a few per cent. eps hardly counts. A forgotten gain
-# would feed the first attention an input twenty times too large.
-#
-# ## 6 · Bugs that shipped
-#
-# **The wrong divisor.** Course code divided by the standard deviation, and a book's formula took the root twice ([stanford-cs336/assignment1-basics#93](https://github.com/stanford-cs336/assignment1-basics/issues/93),
-# [rasbt/LLMs-from-scratch#369](https://github.com/rasbt/LLMs-from-scratch/issues/369)). On $x = (1, 2, 3, 4)$:
-
-# %%
-x = torch.tensor([1.0, 2.0, 3.0, 4.0])
-right = rms_norm(x, eps=0.0)
-deviation = x / x.std()
-double_root = x / x.pow(2).mean().sqrt().sqrt()
-for name, out in (("right", right), ("standard deviation", deviation), ("root of the root", double_root)):
-    print(f"{name:<19}", [round(v, 6) for v in out.tolist()])
-check_close("as reported", deviation, [0.774597, 1.549193, 2.32379, 3.098387], 1e-5)
-check_close("as reported", double_root, [0.604275, 1.20855, 1.812825, 2.4171], 1e-5)
-
-# %% [markdown]
-# **The 1 added twice.** One file format stores Gemma's gains with the 1 already in them; a reader added it again ([utensils/mold#1078](https://github.com/utensils/mold/issues/1078)). For a stored weight of
-# 8.6856:
-
-# %%
-stored = 8.6856
-x = torch.tensor([1.0])
-right = rms_norm(x, torch.tensor([stored]), eps=0.0, unit_offset=True, gain_last=True).item()
-twice = rms_norm(x, torch.tensor([stored + 1]), eps=0.0, unit_offset=True, gain_last=True).item()
-print(f"right {right:.4f}   added twice {twice:.4f}   {twice / right - 1:.1%} too large at every norm")
-check_close("both", [right, twice], [9.6856, 10.6856], 1e-5)
-
-# %% [markdown]
-# ## Exercises
-#
-# Three stood along the way. Two more:
-#
-# **4. Write RMSNorm.** Any float dtype, output in the dtype of `x`. Llama's order: cast back, then the gain. (The checker lets the other order pass: it differs in the
-# last bit.)
+# **Exercise 1. Write RMSNorm.** Any float dtype, statistics in fp32, output in the dtype of `x`. Cast back first, then multiply by the gain, as Llama does. The chapter
+# goes on with your function as soon as it passes, and with `lib`'s until then.
 
 # %% tags=["exercise"]
 def my_norm(x, weight, eps):
@@ -468,39 +73,387 @@ def rms_norm_solution(x, weight, eps):
 
 check("01.rms_norm", rms_norm_solution)
 
+# %%
+norm = mine("01.rms_norm")  # gains are random below: with gains of 1 a norm that forgets its gain would pass
+torch.manual_seed(0)
+for dtype in (torch.float32, torch.bfloat16, torch.float16):
+    x, gain = torch.randn(3, 5, 7).to(dtype), torch.randn(7).to(dtype)
+    module = RMSNorm(7).to(dtype)
+    _ = module.load_state_dict({"weight": gain})
+    check_close(f"{str(dtype)[6:]:<9} yours = lib", norm(x, gain, 1e-6), module(x).detach())
+    assert norm(x, gain, 1e-6).dtype == dtype
+
 # %% [markdown]
-# **5. Find the fault.** This norm casts to fp32 and still returns zeros for the four 300s. Mend it.
+# **Is it faster?** The paper reports 7 to 64 % less running time, for norms whose steps ran one by one. Fused into one kernel, both norms read $x$ once and write $y$ once, and the memory sets the time
+# ([chapter 11](11_kernels.ipynb) counts those bytes).
+#
+# ### A sphere
+#
+# Without its gain, RMSNorm puts every vector on the sphere of radius $\sqrt d$. LayerNorm first drops the part along $(1, 1, \ldots, 1)$, the dashed axis; what is
+# left lies in the plane across it, so in three dimensions a ring of the sphere remains.
+
+# %%
+fig, axes = plt.subplots(1, 3, figsize=(11, 4.2), subplot_kw={"projection": "3d"})
+print(draw_spheres(axes))
+plt.show()
+
+# %% [markdown]
+# *In words: left, a cloud of points; middle, the same points on the sphere; right, all on one ring, across the dashed axis.*
+#
+# So the size of $x$ is gone: RMSNorm(1,000 $x$) = RMSNorm($x$), eps aside.
+#
+# **Exercise 2.** A loss $L$ is computed from $y = \mathrm{RMSNorm}(x)$. Replace $x$ by 1,000 $x$. What becomes of the gradient $\partial L / \partial x$?
+#
+# - **a** it stays the same, as $y$ does
+# - **b** a thousandth of it is left
+# - **c** it is 1,000 times as large
+# - **d** it is 0
 
 # %% tags=["exercise"]
-def my_mended(x, weight, eps):
-    mean_square = x.pow(2).mean(-1, keepdim=True).float()
-    y = x.float() * (mean_square + eps).rsqrt()
-    return y.to(x.dtype) * weight
+my_choice = None
 
 # %% tags=["check"]
-check("01.fault", my_mended)
+check("01.scale", my_choice)
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
-def fault_solution(x, weight, eps):
-    mean_square = x.float().pow(2).mean(-1, keepdim=True)
-    y = x.float() * (mean_square + eps).rsqrt()
-    return y.to(x.dtype) * weight
+def scale_solution():
+    return "b"
 
 
-check("01.fault", fault_solution)
+check("01.scale", scale_solution)
 
 # %% [markdown]
+# **Exercise 3. Write the gradient.** `upstream` is $\partial L / \partial y$. Return $\partial L / \partial x$ in float64. ($x_j$ is in the divisor of every $y_i$.)
+
+# %% tags=["exercise"]
+def my_backward(x, weight, eps, upstream):
+    ...
+
+# %% tags=["check"]
+check("01.backward", my_backward)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def backward_solution(x, weight, eps, upstream):
+    r = (x.pow(2).mean(-1, keepdim=True) + eps).rsqrt()
+    into = upstream * weight
+    return r * into - r**3 * x * (into * x).mean(-1, keepdim=True)
+
+
+check("01.backward", backward_solution)
+
+# %% [markdown]
+# PyTorch's `gradcheck` compares such a formula with finite differences.
+
+# %%
+backward = mine("01.backward")
+torch.manual_seed(1)
+x, gain, upstream = (torch.randn(*shape, dtype=torch.float64) for shape in ((6, 9), (9,), (6, 9)))
+check_equal("gradcheck", evidence.gradcheck_norm(backward, x, gain), True)
+slope = backward(x, gain, 0.0, upstream)
+size = (x.norm(dim=-1) * slope.norm(dim=-1)).max()
+check_close("x . gradient = 0, six tokens", (x * slope).sum(-1), torch.zeros(6), scale=size)
+check_close("1,000 x: gradient", backward(1000 * x, gain, 0.0, upstream), slope / 1000)
+
+# %% [markdown]
+# **No loss behind a norm can ask for a longer or a shorter $x$**, and the longer $x$ is, the smaller its gradient.
+#
+# ## 2 · In which number format?
+#
+# Models run in 16 bits. fp16 holds numbers up to 65,504, so a square may be too large although the number is small.
+#
+# **Exercise 4.** A norm squares **in fp16** and casts later. Its input is a row of four 300s. What comes out?
+
+# %% tags=["exercise"]
+my_output = None  # one entry of it
+
+# %% tags=["check"]
+check("01.overflow", my_output)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def overflow_solution():
+    x = torch.full((4,), 300.0, dtype=torch.float16)
+    return (x * torch.rsqrt(x.pow(2).mean() + 1e-6))[0].item()
+
+
+check("01.overflow", overflow_solution)
+
+# %% [markdown]
+# $300^2 = 90{,}000$ is more than fp16 holds: the mean square is $\infty$, and no error, no NaN tells of it
+# ([skyzh/tiny-llm#288](https://github.com/skyzh/tiny-llm/issues/288)). One entry above 256 is enough for a whole row.
+#
+# Now SmolLM2 itself: 61 norms, one sentence of 30 tokens. All but the norms stays in fp32. **Predict** how many of the 30 tokens become zeros
+# at the first norm, the 31st and the last, and the loss in nats per token (4.03 with the right norm; 49,152 tokens in the vocabulary).
+
+# %%
+folder = lib.find_model()
+model, tokenizer = lib.load_model(folder, torch.float32), lib.load_tokenizer(folder)
+text = "The old lighthouse keeper climbed the stairs every evening. When the light was burning,"
+text += " he wrote one line in his book about the ships that had passed."
+idx = torch.tensor([tokenizer.encode(text).ids])
+logits, stream = evidence.run_norms(model, idx, norm)
+check_close("your norm in all 61 places", logits, model(idx)[0].detach())
+
+my_guess = {"norm 1": None, "norm 31": None, "norm 61": None, "loss": None}
+broken, given = evidence.run_norms(model, idx, evidence.careless(torch.float16))
+half, _ = evidence.run_norms(model, idx, evidence.careless(torch.bfloat16))
+runs = {"fp32": logits, "careless fp16": broken, "careless bf16": half}
+loss = {name: evidence.next_token_loss(out, idx) for name, out in runs.items()}
+dead = (given.abs().amax(-1) > 256).sum(-1).tolist()  # the square of such an entry overflows
+truth = dict(zip(my_guess, (dead[0], dead[30], dead[60], round(loss["careless fp16"], 2))))
+for name in my_guess:
+    predict(my_guess[name], truth[name], f"({name})")
+
+# %%
+print("  ".join(f"{name} {value:.2f}" for name, value in loss.items()))
+check_close("fp16: every token as likely, ln 49,152", loss["careless fp16"], math.log(49152), 1e-6)
+check_equal("bf16: moves by less than 0.01", abs(loss["careless bf16"] - loss["fp32"]) < 0.01, True)
+row = torch.full((4,), 300.0, dtype=torch.float16)
+check_equal("four 300s, careless", evidence.careless(torch.float16)(row, torch.ones(4), 1e-6).tolist(), [0.0] * 4)
+check_equal("four 300s, upcast first", norm(row, torch.ones(4).half(), 1e-6).tolist(), [1.0] * 4)
+first, others = stream[:, 0].abs().amax(-1), stream[:, 1:].abs().amax((1, 2))
+print(f"largest entry: first token {first.max():,.0f}, any other {others.max():.0f}")
+
+# %% [markdown]
+# The model is exactly uniform, and nothing complained. The first token dies early: some of its entries are in the thousands, a **massive activation** (Sun et al. 2024, [arXiv 2402.17762](https://arxiv.org/abs/2402.17762)).
+# It comes with the **attention sink** (Xiao et al. 2023, [arXiv 2309.17453](https://arxiv.org/abs/2309.17453)): many heads park their weight on that token ([chapter 07](07_qk_norm.ipynb)). The others follow because the stream grows with depth (section 5).
+#
+# **bf16** has the range of fp32 and 8 bits of precision. Its careless norm makes a row a little too long or too short, and here that costs nothing that counts. So fp32 statistics
+# are a must in fp16 and a precaution in bf16, which is free: a kernel widens $x$ after reading it.
+#
+# ### Move the sliders
+#
+# Try: the input past 100 in fp16, then in bf16; mean 0, the input down to 0.001, then eps; the mean from 0 to 2, and watch the output's mean.
+
+# %%
+scale_explorer
+
+# %%
+stops = {"small": {"scale": 1e-3, "eps": 1e-5, "dtype": "fp32", "shift": 0.0}}
+stops["fp16 at 251"], stops["bf16 at 251"] = ({"scale": 251.0, "dtype": d} for d in ("fp16", "bf16"))
+for name, at in stops.items():
+    t = scale_explorer.table(**at)
+    print(f"{name:<12} output RMS {t['rms']:.2f} (LayerNorm {t['layer']:.2f}), mean {t['mean'] + 1e-9:.2f}")
+check_equal("fp16 at 251: exactly zero", scale_explorer.table(**stops["fp16 at 251"])["rms"], 0.0)
+
+# %% [markdown]
+# ## 3 · Four conventions
+#
+# **One: eps.** It is added **inside** the root, to the mean square, and keeps a zero vector from dividing by zero.
+#
+# **Exercise 5.** Eight copies of 0.001, gain 1. What comes out with eps 1e-6, and with eps 1e-5?
+
+# %% tags=["exercise"]
+my_outputs = {"1e-6": None, "1e-5": None}
+
+# %% tags=["check"]
+check("01.eps", my_outputs)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def eps_solution():
+    return {"1e-6": 1e-3 / (1e-6 + 1e-6) ** 0.5, "1e-5": 1e-3 / (1e-6 + 1e-5) ** 0.5}
+
+
+check("01.eps", eps_solution)
+
+# %% [markdown]
+# The config says which eps, under a different name in each family. PyTorch's own `rms_norm`, left alone, takes the machine epsilon of the dtype it computes in, so
+# a port that leaves eps to the framework runs a slightly different model ([pytorch#155527](https://github.com/pytorch/pytorch/issues/155527)).
+
+# %%
+small = torch.full((8,), 1e-3)
+outs = [rms_norm(small, eps=1e-6), rms_norm(small, eps=1e-5), torch.nn.functional.rms_norm(small, (8,))]
+for name, out in zip(("eps 1e-6", "eps 1e-5", "eps left to PyTorch"), outs):
+    print(f"{name:<20} {out[0].item():.6f}")
+check_close("all three", [out[0].item() for out in outs], [0.707107, 0.301511, 0.945245], 1e-6)
+for name in ("llama-2-7b", "qwen3-0.6b", "gpt2", "glm-4-9b-chat"):
+    field, eps = next((key, value) for key, value in configs.load(name).items() if "_eps" in key)
+    print(f"{name:<14} {field:<19} {eps:.3g}")
+
+# %% [markdown]
+# **Two: cast, then gain, or gain, then cast.** Llama rounds the normalised vector to 16 bits and multiplies by the gain in 16 bits. Gemma, OLMo 2 and
+# gpt-oss multiply in fp32 and round once, at the end (`gain_last` in `lib`), as a LayerNorm does. In exact arithmetic it is the same; in bf16 a quarter of the entries differ in their last bit.
+
+# %%
+x = torch.tensor([-1.375, 1.25, 0.625, 1.75], dtype=torch.bfloat16)
+gain = torch.tensor([1.25, 1.40625, 1.953125, 1.59375], dtype=torch.bfloat16)
+orders = {"cast, gain (Llama)": rms_norm(x, gain), "gain, cast (Gemma)": rms_norm(x, gain, gain_last=True)}
+for name, out in orders.items():
+    print(name, out.tolist())
+torch.manual_seed(0)
+x, gain = torch.randn(500, 576).bfloat16(), torch.randn(576).bfloat16()
+differ = (rms_norm(x, gain) != rms_norm(x, gain, gain_last=True)).double().mean()
+check_close("share of entries that differ", differ, 0.25, 0.1)
+
+# %% [markdown]
+# The wrong order does not break a model; it makes a port that should agree bit for bit agree only roughly
+# ([transformers#29402](https://github.com/huggingface/transformers/issues/29402), Gemma).
+#
+# **Three: 1 + w.** Gemma's files store the gain **minus 1**, so a fresh model starts from zeros. **Four: no gain at all.** nanochat's `norm` calls
+# `F.rms_norm` without a weight. Neither is in a config.json: the first follows from `model_type`, the second from the code. `lib` keeps a table of the
+# families it reads:
+
+# %%
+print(f"{'model':<14} {'kind':<6} {'eps':>7}  {'1 + w':<6} {'gain last':<10} {'shift':<6} place")
+older = ("gpt2", "falcon-7b", "command-r-v01")
+newer = ("llama-3-8b", "qwen3-0.6b", "olmo-2-7b", "gpt-oss-20b", "gemma-3-1b")
+for name in older + newer:
+    cfg = read_config(configs.path(name))
+    n = cfg.norm
+    last = n.gain_last or n.kind == "layer"
+    flags = f"{n.unit_offset!s:<6} {last!s:<10} {n.bias!s:<6}"
+    print(f"{name:<14} {n.kind:<6} {n.eps:>7.0e}  {flags} {cfg.layers[0].norms}")
+check_equal("Gemma, the last one: 1 + w and gain last", [n.unit_offset, n.gain_last], [True, True])
+
+# %% [markdown]
+# Falcon and Command-R keep LayerNorm, Command-R without the shift. Their attention and feed-forward run in `parallel`: both read one
+# norm of $x$, and both are added to $x$. `sandwich` is a norm before each of the two and another after it.
+#
+# ## 4 · Before or after the addition
+#
+# The last column: the Transformer of 2017 normalised the sum, **post-norm**: $x \leftarrow \mathrm{norm}(x + f(x))$. GPT-2 and every Llama normalise what goes
+# into a sub-layer and leave the stream alone, **pre-norm**: $x \leftarrow x + f(\mathrm{norm}(x))$. (OLMo 2's `post` normalises $f$'s output before
+# the addition.)
+#
+# Put random matrices in place of the sub-layers: each adds something of RMS 1 in a random direction, to a stream that starts at RMS 1.
+# **Predict** the stream's RMS after 64 of them, in pre-norm. Then: from 16 sub-layers to 64, by what factor does the gradient of the **last** matrix change, in pre-norm and in post-norm? (Exercise 2 helps.)
+
+# %%
+my_guess = {"RMS": None, "pre": None, "post": None}
+
+
+def sublayers(depth, place, d=256):
+    gen = torch.Generator().manual_seed(4)
+    Ws = [(torch.randn(d, d, generator=gen) / d**0.5).requires_grad_() for _ in range(depth)]
+    x, sizes = rms_norm(torch.randn(32, d, generator=gen), eps=0.0), []
+    for W in Ws:
+        x = x + rms_norm(x, eps=0.0) @ W if place == "pre" else rms_norm(x + x @ W, eps=0.0)
+        sizes.append(x.detach().pow(2).mean().sqrt().item())
+    (rms_norm(x, eps=0.0) * torch.randn(32, d, generator=gen)).sum().backward()
+    return torch.tensor(sizes), torch.stack([W.grad.norm() for W in Ws])
+
+
+growth, _ = sublayers(64, "pre")
+last = {place: [sublayers(n, place)[1][-1].item() for n in (16, 64)] for place in ("pre", "post")}
+predict(my_guess["RMS"], round(growth[-1].item()), "(RMS)")
+for place, (shallow, deep) in last.items():
+    predict(my_guess[place], round(deep / shallow, 1), f"times, {place}-norm", tol=0.1)
+
+# %%
+check_close("pre-norm RMS = sqrt(1 + depth)", growth, (1 + torch.arange(1, 65)).sqrt(), 0.05)
+check_close("last matrix, 16 -> 64: pre, post", [b / a for a, b in last.values()], [0.5, 1.0], 0.1)
+
+# %% [markdown]
+# Mean squares of independent vectors add up: $\sqrt{65} = 8.06$. Pre-norm never shrinks what was written; post-norm divides it by about $\sqrt 2$ at every step.
+# In pre-norm the last matrix writes into a long stream, so its gradient falls like one over the root of the depth. In post-norm it does not fall, however deep the model: Xiong et al. 2020
+# ([arXiv 2002.04745](https://arxiv.org/abs/2002.04745)) show this at initialisation and explain post-norm's need of a warm-up by it. [Chapter 09](09_full_block.ipynb) looks at real blocks. Because the pre-norm stream has no fixed size, one more norm comes before the head.
+#
+# ## 5 · SmolLM2's own norms
+#
+# After 60 sub-layers that add vectors of one size, the stream would be $\sqrt{61} = 7.8$ times what it was. **Predict** the factor in SmolLM2 (a median token, first norm to last).
+
+# %%
+my_guess = None
+size = stream.pow(2).mean(-1).sqrt()  # [61, T]
+typical = size[:, 1:].median(1).values  # the first token aside
+predict(my_guess, round(typical[-1].item() / typical[0].item(), -2), "times", tol=0.2)
+print("RMS of the stream:", "  ".join(f"norm {i + 1}: {typical[i]:.1f}" for i in (0, 20, 40, 60)))
+
+# %%
+gains = torch.stack([block.attn_norm.weight.abs().mean() for block in model.blocks])
+fig, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4))
+_ = left.plot(range(1, 62), typical / typical[0], color=COLORS["new"], label="SmolLM2")
+_ = left.plot(range(1, 62), torch.arange(1, 62).sqrt(), color=COLORS["old"], ls="--", label="outputs of one size")
+_ = left.set(yscale="log", xlabel="norm", ylabel="stream's RMS / its first", title="the stream grows")
+_ = right.plot(range(1, 31), gains, "o-", color=COLORS["new"])
+_ = right.set(xlabel="layer", ylabel="mean |gain|", ylim=(0, 0.5), title="gains before attention")
+_ = left.legend(loc="lower right")
+plt.show()
+early, late = gains[:10].mean().item(), gains[20:].mean().item()
+print(f"mean |gain|: layer 1 {gains[0]:.3f}; layers 1-10 {early:.2f}, layers 21-30 {late:.2f}")
+check_equal("over 20 times the root law", bool(typical[-1] / typical[0] > 20 * 61**0.5), True)
+check_equal("the gains grow with depth", late > 1.5 * early, True)
+
+# %% [markdown]
+# *In words: left, the stream leaps in the first layers, then climbs to some 300 times its start; the root law ends at 8. Right, the mean gain climbs from 0.03 to 0.41.*
+#
+# The root law holds for random matrices of one size. A trained model writes louder into a longer stream, and its gains grow with depth too. But what does a gain of 0.03 mean?
+#
+# ### The gain can be folded away
+#
+# **Exercise 6.** Behind a norm comes a matrix: $W (g \odot \hat x)$, with $W$ [out, d]. Write the matrix $W'$ for which $W' \hat x$ is the same.
+
+# %% tags=["exercise"]
+def my_fold(W, gain):
+    ...
+
+# %% tags=["check"]
+check("01.fold", my_fold)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def fold_solution(W, gain):
+    return W * gain
+
+
+check("01.fold", fold_solution)
+
+# %%
+forgot, _ = evidence.run_norms(model, idx, lambda x, w, eps: norm(x, torch.ones_like(w), eps))
+evidence.fold_gains(model, mine("01.fold"))
+check_close("all 60 gains folded: the same logits", model(idx)[0].detach(), logits)
+print(f"gains forgotten instead: loss {evidence.next_token_loss(forgot, idx):.1f}, was {loss['fp32']:.1f}")
+
+# %% [markdown]
+# A gain means nothing by itself; only its product with the next matrix does. (The last norm's gain would go into the head, and break the tie with the embedding.)
+#
+# ### And the mean
+#
+# Take from everything that writes into the stream (embeddings, positions, the last matrix and bias of each sub-layer) its mean over the features. LayerNorm would have removed it
+# anyway, so nothing changes; and now RMSNorm, with LayerNorm's shift, does the same (Jiang et al. 2023, [arXiv 2305.14858](https://arxiv.org/abs/2305.14858)). A random GPT-2, untied, because the head needs the embedding as it was:
+
+# %%
+gpt, tokens = evidence.random_gpt()
+want = gpt(tokens).detach()
+off = (evidence.with_rms_norms(gpt, tokens) - want).abs().max() / want.abs().max()
+print(f"RMSNorm in place of LayerNorm, writers as they were: {'more' if off > 0.01 else 'less'} than 1 % off")
+evidence.centre_writers(gpt)
+check_close("writers centred: the same logits", evidence.with_rms_norms(gpt, tokens), want, 1e-12)
+
+share, chance = (stream.mean(-1).abs() / size)[:, 1:].mean().item(), math.sqrt(2 / math.pi / 576)
+print(f"SmolLM2's stream: |mean| / RMS {share:.1%}; 576 independent entries have {chance:.1%}")
+check_equal("no more than by chance", share < chance, True)
+
+# %% [markdown]
+# And SmolLM2, which nobody centred, has next to no mean to remove: no more than independent entries have by chance.
+#
+# ## 6 · Bugs that shipped
+#
+# **The order of cast and gain.** transformers ran OLMo 2 in Llama's order and disagreed with OLMo's own code in 16 bits until [transformers#38131](https://github.com/huggingface/transformers/issues/38131): section 3, convention two.
+#
+# **One eps for all.** llama.cpp had 1e-6 built in, which is right for Llama 1. Llama-2-7B wants 1e-5, and its perplexity on wikitext was 5.8986 in place of 5.8283 ([ggml-org/llama.cpp#2374](https://github.com/ggml-org/llama.cpp/pull/2374)): no error, and fluent text.
+# Follow it through SmolLM2, whose eps is also 1e-5:
+
+# %%
+part = [1e-5 / typical[i].item() ** 2 for i in (0, -1)]
+print("eps is", " and ".join(f"{p:.0e}" for p in part), "of the mean square, at the first norm and the last")
+changed = {}
+for eps in (1e-6, 1e-3, 1e-2):
+    out, _ = evidence.run_norms(model, idx, lambda x, weight, _: rms_norm(x, weight, eps))
+    changed[eps] = evidence.next_token_loss(out, idx) - loss["fp32"]
+    print(f"eps {eps:.0e}: loss {changed[eps]:+.2f}".replace("-0.00", "+0.00"))
+check_equal("1e-6 changes less than 0.001", abs(changed[1e-6]) < 1e-3, True)
+
+# %% [markdown]
+# SmolLM2 would have hidden the fault. No test on one model finds such a bug in another; the config names the right value for each.
+#
 # ## What you can do now
 #
-# You **wrote** RMSNorm and left out one step, the mean; **explained** that its output keeps no size and its gradient no part along $x$; **predicted** zeros
-# where fp16 overflows; **told apart** four conventions; **saw** what pre-norm and post-norm do to the stream. Proved equal: four lines = `lib` with random gains in four
-# number formats, and on SmolLM2's first norm.
+# You **wrote** RMSNorm and its gradient; **saw** what fp16 and bf16 do to a norm and its model; **told apart** four conventions; **proved** that gains and means fold into the matrices around them.
 #
-# **In practice.** Read `rms_norm_eps` (1e-5 for Llama 2 and 3, 1e-6 for Llama 1, Qwen3 and Gemma), never leave it to a default. Square in fp32. In a Gemma file, know
-# whether the 1 is in. `post_attention_layernorm` in a Llama checkpoint is the **pre**-norm of the feed-forward layer.
+# **In practice.** Read `rms_norm_eps` (1e-5 for Llama 2 and 3, 1e-6 for Llama 1, Qwen3 and Gemma), never leave it to a default. Square in fp32. In a Gemma file, find out
+# whether the 1 has been added. `post_attention_layernorm` in a Llama checkpoint is the **pre**-norm of the feed-forward layer.
 #
 # **Sources.** Zhang & Sennrich 2019 ([arXiv 1910.07467](https://arxiv.org/abs/1910.07467)). Vaswani et al. 2017 ([arXiv 1706.03762](https://arxiv.org/abs/1706.03762)), section 3.1: post-norm. Ba et al. 2016, LayerNorm ([arXiv 1607.06450](https://arxiv.org/abs/1607.06450)). Touvron et al. 2023, LLaMA ([arXiv 2302.13971](https://arxiv.org/abs/2302.13971)), section 2.2. The
-# config.json files named above; karpathy/nanochat, `nanochat/gpt.py`; the issues named above.
+# config.json files named above; karpathy/nanochat, `nanochat/gpt.py`.
 
 # %%
 progress("01")

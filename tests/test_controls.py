@@ -12,7 +12,19 @@ import torch
 from torch.nn import functional as F
 
 import lib
-from book.evidence import excerpts, held_out_purity, layer_inputs, same_size
+from book.evidence import (
+    careless,
+    centre_writers,
+    excerpts,
+    fold_gains,
+    held_out_purity,
+    layer_inputs,
+    next_token_loss,
+    random_gpt,
+    run_norms,
+    same_size,
+    with_rms_norms,
+)
 from book.experiments import by_seed, interval, load_results, table_curves
 
 ROWS = {}
@@ -78,6 +90,130 @@ def saddle(which):
     z = x1 + 0.5 * x2
     value = F.silu(z) * (0.5 * x1 - x2) if which == "real" else F.gelu(z)
     return (value.max() - value.min()).item()
+
+
+# ---- norms
+
+
+@functools.cache
+def lighthouse():
+    """SmolLM2 in float32, a sentence of 30 tokens, its logits and what its 61 norms are given."""
+    folder = lib.find_model()
+    model = lib.load_model(folder, torch.float32)
+    text = (
+        "The old lighthouse keeper climbed the stairs every evening. When the light was burning,"
+        " he wrote one line in his book about the ships that had passed."
+    )
+    idx = torch.tensor([lib.load_tokenizer(folder).encode(text).ids])
+    return model, idx, *run_norms(model, idx, lib.rms_norm)
+
+
+@claim(
+    "01",
+    "a norm that squares in fp16 makes the model uniform (|loss - ln 49,152|)",
+    "the same norm in bf16",
+    1e-3,
+    below=True,
+)
+def uniform(which):
+    model, idx, _, _ = lighthouse()
+    broken, _ = run_norms(model, idx, careless(torch.float16 if which == "real" else torch.bfloat16))
+    return abs(next_token_loss(broken, idx) - math.log(49152))
+
+
+@claim(
+    "01",
+    "a norm that squares in bf16 hardly changes the loss",
+    "the same norm in fp16",
+    0.01,
+    below=True,
+)
+def precaution(which):
+    model, idx, logits, _ = lighthouse()
+    out, _ = run_norms(model, idx, careless(torch.bfloat16 if which == "real" else torch.float16))
+    return abs(next_token_loss(out, idx) - next_token_loss(logits, idx))
+
+
+@claim(
+    "01",
+    "SmolLM2's stream outgrows the root law (last RMS over first)",
+    "60 random sub-layers whose outputs have the size of the first stream",
+    30,
+)
+def stream_growth(which):
+    _, _, _, stream = lighthouse()
+    if which == "control":
+        g = torch.Generator().manual_seed(4)
+        stream = torch.randn(stream.shape, generator=g).cumsum(0)
+    size = stream.pow(2).mean(-1).sqrt()[:, 1:].median(1).values
+    return (size[-1] / size[0]).item()
+
+
+@claim(
+    "01",
+    "SmolLM2's stream has no larger mean than independent entries have (|mean| / RMS)",
+    "the same stream, its signs dropped",
+    math.sqrt(2 / math.pi / 576),
+    below=True,
+)
+def mean_share(which):
+    _, _, _, stream = lighthouse()
+    stream = stream[:, 1:] if which == "real" else stream[:, 1:].abs()
+    return (stream.mean(-1).abs() / stream.pow(2).mean(-1).sqrt()).mean().item()
+
+
+@claim(
+    "01",
+    "60 gains folded into the next matrices leave the logits (relative change)",
+    "gains set to 1 without the fold",
+    1e-4,
+    below=True,
+)
+def folded(which):
+    _, idx, logits, _ = lighthouse()
+    model = lib.load_model(lib.find_model(), torch.float32)
+    fold_gains(model, (lambda w, gain: w * gain) if which == "real" else (lambda w, gain: w))
+    with torch.no_grad():
+        return ((model(idx)[0] - logits).abs().max() / logits.abs().max()).item()
+
+
+@claim(
+    "01",
+    "GPT-2's block with centred writers runs on RMSNorm (relative change)",
+    "writers as they were",
+    1e-12,
+    below=True,
+)
+def centred(which):
+    gpt, idx = random_gpt()
+    with torch.no_grad():
+        want = gpt(idx)
+    if which == "real":
+        centre_writers(gpt)
+    return ((with_rms_norms(gpt, idx) - want).abs().max() / want.abs().max()).item()
+
+
+def last_gradient(depth, place, d=256):
+    """Size of the last matrix's gradient in a stack of random sub-layers."""
+    g = torch.Generator().manual_seed(4)
+    Ws = [(torch.randn(d, d, generator=g) / d**0.5).requires_grad_() for _ in range(depth)]
+    x = lib.rms_norm(torch.randn(32, d, generator=g))
+    for W in Ws:
+        x = x + lib.rms_norm(x) @ W if place == "pre" else lib.rms_norm(x + x @ W)
+    (lib.rms_norm(x) * torch.randn(32, d, generator=g)).sum().backward()
+    return Ws[-1].grad.norm().item()
+
+
+@claim(
+    "01",
+    "in pre-norm the last matrix's gradient falls with the depth (64 sub-layers over 16)",
+    "post-norm",
+    0.6,
+    below=True,
+)
+def last_matrix(which):
+    place = "pre" if which == "real" else "post"
+    return last_gradient(64, place) / last_gradient(16, place)
 
 
 # ---- SmolLM2's attention

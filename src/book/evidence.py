@@ -57,3 +57,113 @@ def excerpts(text, tokenizer, n=8, length=320, start=200_000, every=20_000):
     """n pieces of a text [n, length] as token ids, far apart, and the tokens as words."""
     pieces = [tokenizer.encode(text[start + i * every :][: 6 * length]).ids[:length] for i in range(n)]
     return torch.tensor(pieces), [[tokenizer.decode([i]) for i in piece] for piece in pieces]
+
+
+@torch.no_grad()
+def run_norms(model, idx, norm):
+    """The model on idx [1, T] with norm(x, weight, eps) in the place of each of its RMSNorms; the model itself stays as it is.
+
+    Returns logits [T, V] and what each norm was given, in the order in which they run: [norms, T, d], both float32.
+    """
+    from lib import RMSNorm
+
+    norms, given = [m for m in model.modules() if isinstance(m, RMSNorm)], []
+
+    def forward(module, x):
+        given.append(x[0].float())
+        return norm(x, module.weight, module.eps)
+
+    try:
+        for module in norms:
+            module.forward = forward.__get__(module)
+        return model(idx)[0].float(), torch.stack(given)
+    finally:
+        for module in norms:
+            module.__dict__.pop("forward", None)
+
+
+def next_token_loss(logits, idx):
+    """Mean cross-entropy in nats of logits [T, V] on the tokens that follow in idx [1, T]."""
+    return torch.nn.functional.cross_entropy(logits[:-1], idx[0, 1:]).item()
+
+
+def careless(dtype):
+    """norm(x, weight, eps) that squares, averages and multiplies in `dtype`: no upcast."""
+
+    def norm(x, weight, eps):
+        y = x.to(dtype)
+        return (y * (y.pow(2).mean(-1, keepdim=True) + eps).rsqrt() * weight.to(dtype)).to(x.dtype)
+
+    return norm
+
+
+@torch.no_grad()
+def centre_writers(gpt):
+    """Take the mean over the stream's features out of all that a GPT2LM adds to its stream. In place; the head must be untied."""
+    for table in (gpt.emb.weight, gpt.pos.weight):
+        table -= table.mean(-1, keepdim=True)
+    for block in gpt.blocks:
+        for last in (block.attn.wo, block.ffn.w_down):  # rows are features of the stream
+            last.weight -= last.weight.mean(0)
+            last.bias -= last.bias.mean()
+
+
+@torch.no_grad()
+def random_gpt():
+    """A GPT2LM in float64, untied, every gain, shift and bias random: (model, token ids [2, 15])."""
+    from lib import GPT2LM
+
+    g = torch.Generator().manual_seed(8)
+    gpt = GPT2LM(V=50, d=32, n_layers=3, n_heads=4, max_len=20, tie=False).double()
+    for p in gpt.parameters():
+        p.copy_(0.3 * torch.randn(p.shape, generator=g, dtype=p.dtype))
+    return gpt, torch.randint(0, 50, (2, 15), generator=g)
+
+
+@torch.no_grad()
+def with_rms_norms(gpt, idx):
+    """Logits of a GPT2LM whose LayerNorms do not subtract the mean: RMSNorm, then the shift."""
+    from lib import LayerNorm, rms_norm
+
+    def forward(module, x):
+        return rms_norm(x, module.weight, module.eps) + module.bias
+
+    norms = [m for m in gpt.modules() if isinstance(m, LayerNorm)]
+    try:
+        for m in norms:
+            m.forward = forward.__get__(m)
+        return gpt(idx)
+    finally:
+        for m in norms:
+            m.__dict__.pop("forward", None)
+
+
+@torch.no_grad()
+def fold_gains(model, fold):
+    """fold(W, gain) for each matrix behind a norm of a model's blocks, and gains of 1 left. In place."""
+    for block in model.blocks:
+        readers = {
+            block.attn_norm: (block.attn.wq, block.attn.wk, block.attn.wv),
+            block.ffn_norm: (block.ffn.w_gate, block.ffn.w_up),
+        }
+        for norm, matrices in readers.items():
+            for matrix in matrices:
+                matrix.weight.copy_(fold(matrix.weight, norm.weight))
+            norm.weight.fill_(1)
+
+
+def gradcheck_norm(backward, x, weight):
+    """torch's gradcheck of backward(x, weight, eps, upstream) against finite differences of lib's RMSNorm, in float64."""
+    from lib import rms_norm
+
+    class Norm(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return rms_norm(x, weight, eps=1e-9)
+
+        @staticmethod
+        def backward(ctx, upstream):
+            return backward(*ctx.saved_tensors, 1e-9, upstream), None
+
+    return torch.autograd.gradcheck(Norm.apply, (x.clone().requires_grad_(), weight))

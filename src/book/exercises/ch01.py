@@ -22,6 +22,12 @@ def _cases():
     ]
 
 
+def _plain(x, weight, eps):
+    y = x.float()
+    y = y * (y.pow(2).mean(-1, keepdim=True) + eps).rsqrt()
+    return y.to(x.dtype) * weight
+
+
 def _rms_norm(x, weight, eps):
     from lib import rms_norm
 
@@ -56,6 +62,51 @@ def _sum(x, weight, eps):
 
 def _unbiased(x, weight, eps):
     return _scaled(x, weight, (x.float().pow(2).sum(-1, keepdim=True) / (x.shape[-1] - 1) + eps).rsqrt())
+
+
+def _unit_length(x, weight, eps):
+    return _scaled(x, weight, 1 / x.float().norm(dim=-1, keepdim=True))
+
+
+def _no_eps(x, weight, eps):
+    return _scaled(x, weight, x.float().pow(2).mean(-1, keepdim=True).rsqrt())
+
+
+def _eps_squared(x, weight, eps):
+    return _scaled(x, weight, (x.float().pow(2).mean(-1, keepdim=True) + eps**2).rsqrt())
+
+
+def _eps_floor(x, weight, eps):
+    return _scaled(x, weight, x.float().pow(2).mean(-1, keepdim=True).clamp(min=eps).rsqrt())
+
+
+def _mean_of_sizes(x, weight, eps):
+    return _scaled(x, weight, 1 / (x.float().abs().mean(-1, keepdim=True) + eps))
+
+
+def _square_of_mean(x, weight, eps):
+    return _scaled(x, weight, (x.float().mean(-1, keepdim=True).pow(2) + eps).rsqrt())
+
+
+def _first_axis(x, weight, eps):
+    return _scaled(x, weight, (x.float().pow(2).mean(0, keepdim=True) + eps).rsqrt())
+
+
+def _multiplied(x, weight, eps):
+    return _scaled(x, weight, (x.float().pow(2).mean(-1, keepdim=True) + eps).sqrt())
+
+
+def _gain_inside(x, weight, eps):
+    y = x.float() * weight.float()
+    return (y * (y.pow(2).mean(-1, keepdim=True) + eps).rsqrt()).to(x.dtype)
+
+
+def _gain_divides(x, weight, eps):
+    return _scaled(x, 1 / weight, (x.float().pow(2).mean(-1, keepdim=True) + eps).rsqrt())
+
+
+def _gain_added(x, weight, eps):
+    return _rms_norm(x, None, eps) + weight
 
 
 def _double_root(x, weight, eps):
@@ -94,65 +145,33 @@ rms_norm = Exercise(
     kind="implement",
     cases=_cases,
     reference=_rms_norm,
+    plain=_plain,
     mistakes=[
         _NO_UPCAST,
-        Mistake(
-            _mean_removed,
-            "The mean is subtracted: that is LayerNorm's first step, and RMSNorm leaves it out.",
-            "What does your function return for x = [5, 5, 5, 5]?",
-        ),
-        Mistake(
-            _standard_deviation,
-            "x is divided by its standard deviation, and that removes the mean from the divisor.",
-            "For which x is the standard deviation 0 and the root mean square is not?",
-        ),
-        Mistake(
-            _eps_outside,
-            "eps is added after the root; every published norm adds it to the mean square, inside.",
-            "With mean square 1e-6 and eps 1e-5, what is the divisor in each form?",
-        ),
-        Mistake(
-            _sum,
-            "The squares are summed, not averaged, so the output shrinks with the width.",
-            "How long should the output of a vector with d entries be: 1, or sqrt(d)?",
-        ),
-        Mistake(
-            _unbiased,
-            "The sum of squares is divided by d - 1; no mean was estimated, so nothing has to be corrected.",
-            "What would a vector of width 1 be divided by?",
-        ),
-        Mistake(
-            _double_root,
-            "The root is taken twice: rsqrt of something that already was a root.",
-            "If x doubles, by what factor does your output grow, and by what factor should it?",
-        ),
-        Mistake(
-            _no_root,
-            "The root is missing: x is divided by its mean square.",
-            "If x doubles, by what factor does your output change, and by what factor should it?",
-        ),
-        Mistake(
-            _one_plus_weight,
-            "The gain is 1 + weight: Gemma stores its weights like that, this function is given the gain itself.",
-            "Which of the two gives 0 when the weight is 0?",
-        ),
-        Mistake(
-            _no_gain,
-            "The weight is not used.",
-            "What should come out when every weight is 0?",
-        ),
-        Mistake(
-            _whole_tensor,
-            "One mean square is taken over the whole tensor: every token then depends on all the others.",
-            "Over which axis do the features of one token lie?",
-        ),
-        Mistake(
-            _not_cast_back,
-            "The output is fp32 although x is not: the rest of the model would be computed in fp32 from here on.",
-            "In which dtype must the residual stream get its values back?",
-        ),
+        Mistake(_mean_removed, "The mean is subtracted: that is LayerNorm's first step, and RMSNorm leaves it out.", "What does your function return for x = [5, 5, 5, 5]?"),
+        Mistake(_standard_deviation, "x is divided by its standard deviation, and that removes the mean from the divisor.", "For which x is the standard deviation 0 and the root mean square is not?"),
+        Mistake(_eps_outside, "eps is added after the root; every published norm adds it to the mean square, inside.", "With mean square 1e-6 and eps 1e-5, what is the divisor in each form?"),
+        Mistake(_sum, "The squares are summed, not averaged, so the output shrinks with the width.", "How long should the output of a vector with d entries be: 1, or sqrt(d)?"),
+        Mistake(_unbiased, "The sum of squares is divided by d - 1; no mean was estimated, so nothing has to be corrected.", "What would a vector of width 1 be divided by?"),
+        Mistake(_double_root, "The root is taken twice: rsqrt of something that already was a root.", "If x doubles, by what factor does your output grow, and by what factor should it?"),
+        Mistake(_no_root, "The root is missing: x is divided by its mean square.", "If x doubles, by what factor does your output change, and by what factor should it?"),
+        Mistake(_one_plus_weight, "The gain is 1 + weight: Gemma stores its weights like that, this function is given the gain itself.", "Which of the two gives 0 when the weight is 0?"),
+        Mistake(_no_gain, "The weight is not used.", "What should come out when every weight is 0?"),
+        Mistake(_whole_tensor, "One mean square is taken over the whole tensor: every token then depends on all the others.", "Over which axis do the features of one token lie?"),
+        Mistake(_unit_length, "x is divided by its length, so every output has length 1 (and eps is nowhere).", "What is the root MEAN square of a vector of length 1 and width 4?"),
+        Mistake(_no_eps, "eps is not used.", "What comes out for a row of zeros?"),
+        Mistake(_eps_squared, "eps is squared before it is added; it is added to the mean square as it is.", "Which number is 1e-5 compared with: x, or x squared?"),
+        Mistake(_eps_floor, "eps is a lower limit of the mean square in your function; it is added to it, always.", "With mean square 1e-5 and eps 1e-5, what is under the root?"),
+        Mistake(_mean_of_sizes, "x is divided by the mean of its absolute values; the entries are to be squared, averaged, and the root taken.", "For x = [1, 7], what are mean |x| and the root mean square?"),
+        Mistake(_square_of_mean, "The mean is squared: it must be the mean of the squares.", "What do you divide x = [1, -1] by?"),
+        Mistake(_first_axis, "The mean runs over the first axis; each token has a mean square of its own, over its features.", "If a second token is added to x, may the first token's output change?"),
+        Mistake(_multiplied, "x is multiplied by the root mean square instead of divided by it.", "If x doubles, by what factor does your output grow, and by what factor should it grow?"),
+        Mistake(_gain_inside, "The gain is applied before the mean square is taken, so the norm undoes much of it.", "What should the output do when every gain is doubled?"),
+        Mistake(_gain_divides, "The output is divided by the weight.", "What does a gain of 2 do to the output?"),
+        Mistake(_gain_added, "The weight is added; it is a gain, a factor for each feature.", "What should come out of feature 3 when its gain is 0?"),
+        Mistake(_not_cast_back, "The output is fp32 although x is not: the rest of the model would be computed in fp32 from here on.", "In which dtype must the residual stream get its values back?"),
     ],
-)
+)  # fmt: skip
 
 
 def _overflow():
@@ -167,22 +186,13 @@ overflow = Exercise(
     kind="predict",
     reference=_overflow,
     mistakes=[
-        Mistake(
-            1.0,
-            "1.0 is the right norm of this row; the careless one never gets there.",
-            "What is 300 ** 2 in fp16?",
-        ),
-        Mistake(
-            float("inf"), "The mean square is inf, and it stands below the line.", "What is 300 / sqrt(inf)?"
-        ),
-        Mistake(
-            float("nan"),
-            "NaN needs inf / inf or 0 * inf; here a finite number is divided by inf.",
-            "What is 300 / sqrt(inf)?",
-        ),
+        Mistake(1.0, "1.0 is the right norm of this row; the careless one never gets there.", "What is 300 ** 2 in fp16?"),
+        Mistake(float("inf"), "The mean square is inf, and it stands below the line.", "What is 300 / sqrt(inf)?" ),
+        Mistake(float("nan"), "NaN needs inf / inf or 0 * inf; here a finite number is divided by inf.", "What is 300 / sqrt(inf)?"),
+        Mistake(lambda: 300 / 65504**0.5, "You stopped the mean square at 65,504. fp16 does not stop at its largest number.", "What is 65,504 + 10,000 in fp16?"),
         Mistake(300.0, "The row is scaled, only by the wrong factor.", "Which factor is 1 / sqrt(inf)?"),
     ],
-)
+)  # fmt: skip
 
 
 def _eps_parts(divisor):
@@ -196,69 +206,24 @@ eps = Exercise(
     kind="predict",
     reference=lambda: _eps_parts(lambda mean_square, eps: (mean_square + eps) ** 0.5),
     mistakes=[
-        Mistake(
-            lambda: _eps_parts(lambda mean_square, eps: mean_square**0.5),
-            "Without eps both would be 1; but here eps is as large as the mean square.",
-            "What is the mean square of eight copies of 1e-3?",
-        ),
-        Mistake(
-            lambda: _eps_parts(lambda mean_square, eps: mean_square**0.5 + eps),
-            "eps is added outside the root.",
-            "What is sqrt(1e-6 + 1e-5), and what is sqrt(1e-6) + 1e-5?",
-        ),
-        Mistake(
-            lambda: _eps_parts(lambda mean_square, eps: mean_square + eps),
-            "The root is missing.",
-            "Which power of x has the mean square, and which the output's divisor?",
-        ),
+        Mistake(lambda: _eps_parts(lambda mean_square, eps: mean_square**0.5), "Without eps both would be 1; but here eps is as large as the mean square.", "What is the mean square of eight copies of 1e-3?"),
+        Mistake(lambda: _eps_parts(lambda mean_square, eps: mean_square**0.5 + eps), "eps is added outside the root.", "What is sqrt(1e-6 + 1e-5), and what is sqrt(1e-6) + 1e-5?"),
+        Mistake(lambda: _eps_parts(lambda mean_square, eps: (8 * mean_square + eps) ** 0.5), "The eight squares are summed, not averaged.", "What is the mean of eight copies of the same square?"),
+        Mistake(lambda: _eps_parts(lambda mean_square, eps: (mean_square**0.5 + eps) ** 0.5), "1e-3 is the mean of x; eps is added to the mean of its squares.", "What is the square of 1e-3?"),
+        Mistake(lambda: dict(zip(("1e-5", "1e-6"), eps.expected.values(), strict=True)), "Both numbers are right, and in each other's place.", "Which eps makes the divisor larger?"),
+        Mistake(lambda: _eps_parts(lambda mean_square, eps: mean_square + eps), "The root is missing.", "Which power of x has the mean square, and which the output's divisor?"),
     ],
-)
+)  # fmt: skip
 
 scale = Exercise(
     id="01.scale",
-    title="What RMSNorm makes of 1,000 x",
+    title="What 1,000 x does to the gradient",
     kind="choose",
     options=("a", "b", "c", "d"),
     reference="b",
     mistakes=[
-        Mistake("a", "The divisor grows with x.", "What is the root mean square of 1,000 x?"),
-        Mistake(
-            "c",
-            "That would be so if x were divided by the root of its root mean square.",
-            "How does rms(a x) follow from rms(x)?",
-        ),
-        Mistake(
-            "d",
-            "That is LayerNorm's mean, and a scale is not a shift anyway.",
-            "Is the mean of x used anywhere in RMSNorm?",
-        ),
+        Mistake("a", "The output stays the same, so a step of a given size in x no longer changes it as much.", "By how much does y change when an x of length 24,000 moves by 1, and when one of length 24 does?"),
+        Mistake("c", "The factor goes the other way.", "By how much does y change when an x of length 24,000 moves by 1, and when one of length 24 does?"),
+        Mistake("d", "Only the part along x is 0: y depends on the direction of x.", "Does the output change when x is turned?"),
     ],
-)
-
-
-def _given(x, weight, eps):
-    mean_square = x.pow(2).mean(-1, keepdim=True).float()
-    y = x.float() * (mean_square + eps).rsqrt()
-    return y.to(x.dtype) * weight
-
-
-fault = Exercise(
-    id="01.fault",
-    title="Find the fault in a norm that casts to fp32 and still returns zeros",
-    kind="find the fault",
-    cases=_cases,
-    reference=_rms_norm,
-    given=_given,
-    mistakes=[
-        Mistake(
-            _given,
-            "It still squares before it casts: the overflow has happened when .float() comes.",
-            "Which operation of the first line runs first, and in which dtype?",
-        ),
-        Mistake(
-            _not_cast_back,
-            "Now the output is fp32: the cast back to x.dtype was lost.",
-            "What dtype should a bf16 input come out in?",
-        ),
-    ],
-)
+)  # fmt: skip

@@ -125,42 +125,26 @@ scale_explorer = Explorer(
     alt="RMS of a norm's output against the RMS of its input, both norms as curves, the chosen input as a dot.",
     knobs=[
         Log("scale", 1e-4, 1e4, 1.0, per_decade=5, label="input RMS"),
-        Choice("dtype", DTYPES, label="arithmetic"),
+        Choice("dtype", DTYPES, "fp16", label="arithmetic"),
         Stops("eps", [1e-6, 1e-5, 1e-4, 1e-3], 1e-6, label="eps", text=lambda v: f"{v:.0e}"),
-        Linear("shift", 0.0, 2.0, 0.0, 0.25, label="mean / RMS"),
+        Linear("shift", 0.0, 2.0, 2.0, 0.25, label="mean / RMS"),
     ],
     player={"scale": None, "dtype": None, "eps": [1e-6, 1e-5, 1e-3], "shift": [0.0, 2.0]},
     presets={
         "fp16, input past 100": {"dtype": "fp16", "scale": 251.0},
-        "input 0.001, eps 1e-05": {"scale": 1e-3, "eps": 1e-5},
+        "bf16, the same": {"dtype": "bf16", "scale": 251.0},
+        "input 0.001, eps 1e-05": {"scale": 1e-3, "eps": 1e-5, "shift": 0.0},
+        "mean 0": {"shift": 0.0},
         "mean 2": {"shift": 2.0},
     },
     facts=[
         # SPEC: eight copies of 1e-3 (RMS 1e-3) come out at 0.707107 with eps 1e-6 and 0.301511 with eps 1e-5.
-        Fact({"scale": 1e-3, "eps": 1e-6}, "rms", 0.707107, 1e-5),
-        Fact({"scale": 1e-3, "eps": 1e-5}, "rms", 0.301511, 1e-5),
+        Fact({"scale": 1e-3, "eps": 1e-6, "shift": 0.0}, "rms", 0.707107, 1e-5),
+        Fact({"scale": 1e-3, "eps": 1e-5, "shift": 0.0}, "rms", 0.301511, 1e-5),
         # Values near 300 square past 65,504: a norm without upcast returns zeros.
         Fact({"scale": 251.0, "dtype": "fp16"}, "rms", 0.0),
     ],
 )
-
-
-def draw_dtypes(axes):
-    """The explorer's curves in three number formats. Returns what the rows say: dtype, input RMS, output RMS."""
-    lines = []
-    for ax, (dtype, name) in zip(axes, DTYPES.items(), strict=True):
-        curves = {eps: table(1.0, eps, 0.0, dtype) for eps in (1e-6, 1e-5)}
-        for (eps, t), dash in zip(curves.items(), ("-", (0, (6, 2))), strict=True):
-            ax.plot(t["scales"], t["rms_curve"], ls=dash, color=COLORS["new"], label=f"eps {eps:.0e}")
-        ax.set(xscale="log", xlim=(1e-4, 1e4), ylim=(-0.05, 1.3), title=name, xlabel="input RMS")
-        ax.set_xticks([1e-4, 1e-2, 1, 1e2, 1e4])
-        for scale in (1e-3, 1.0, 251.0):
-            lines.append(
-                f"{name:<17} input RMS {scale:>7g}   output RMS {table(scale, 1e-6, 0.0, dtype)['rms']:.3f}"
-            )
-    axes[0].set_ylabel("output RMS")
-    axes[0].legend(loc="lower right")
-    return "\n".join(lines)
 
 
 def draw_spheres(axes, n=160):
