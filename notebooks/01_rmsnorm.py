@@ -276,7 +276,8 @@ for name in ("llama-2-7b", "qwen3-0.6b", "gpt2", "glm-4-9b-chat"):
 # %%
 x = torch.tensor([-1.375, 1.25, 0.625, 1.75], dtype=torch.bfloat16)
 gain = torch.tensor([1.25, 1.40625, 1.953125, 1.59375], dtype=torch.bfloat16)
-orders = {"cast, gain (Llama)": rms_norm(x, gain), "gain, cast (Gemma)": rms_norm(x, gain, gain_last=True)}
+gemma = lambda x, gain: rms_norm(x, gain - 1, unit_offset=True, gain_last=True)  # stored as gain - 1
+orders = {"cast, gain (Llama)": rms_norm(x, gain), "gain, cast (Gemma)": gemma(x, gain)}
 for name, out in orders.items():
     print(name, out.tolist())
 torch.manual_seed(0)

@@ -133,14 +133,14 @@ scale_explorer = Explorer(
     presets={
         "fp16, input past 100": {"dtype": "fp16", "scale": 251.0},
         "bf16, the same": {"dtype": "bf16", "scale": 251.0},
-        "input 0.001, eps 1e-05": {"scale": 1e-3, "eps": 1e-5, "shift": 0.0},
+        "input 0.001, eps 1e-05": {"scale": 1e-3, "eps": 1e-5, "shift": 0.0, "dtype": "fp32"},
         "mean 0": {"shift": 0.0},
         "mean 2": {"shift": 2.0},
     },
     facts=[
         # SPEC: eight copies of 1e-3 (RMS 1e-3) come out at 0.707107 with eps 1e-6 and 0.301511 with eps 1e-5.
-        Fact({"scale": 1e-3, "eps": 1e-6, "shift": 0.0}, "rms", 0.707107, 1e-5),
-        Fact({"scale": 1e-3, "eps": 1e-5, "shift": 0.0}, "rms", 0.301511, 1e-5),
+        Fact({"scale": 1e-3, "eps": 1e-6, "shift": 0.0, "dtype": "fp32"}, "rms", 0.707107, 1e-5),
+        Fact({"scale": 1e-3, "eps": 1e-5, "shift": 0.0, "dtype": "fp32"}, "rms", 0.301511, 1e-5),
         # Values near 300 square past 65,504: a norm without upcast returns zeros.
         Fact({"scale": 251.0, "dtype": "fp16"}, "rms", 0.0),
     ],
