@@ -1,14 +1,13 @@
 # %% [markdown]
 # # 07 · QK-norm
 #
-# A score is a product of two vectors, and nothing in attention limits how long they grow. QK-norm does, with two small vectors of gains a layer.
+# Nothing in attention limits how long queries and keys grow. QK-norm does, with two small vectors of gains per layer.
 #
 # After it you will be able to
-# - **explain** what large logits do to a softmax, and to its gradient;
+# - **explain** what large logits do to a softmax, and why they grow;
 # - **compute** the largest logit that QK-norm allows;
 # - **say** when norm and rotation may change places, and prove it;
-# - **tell** the two kinds of QK-norm apart, and spot what goes wrong when they are mixed up;
-# - **read** from a config whether a model has it.
+# - **tell** the two kinds of QK-norm apart, and write QK-Clip.
 #
 # You need chapters 01 (RMSNorm) and 03 (RoPE). About 40 minutes.
 
@@ -22,10 +21,10 @@ import torch
 import lib
 from book.configs import load
 from book.evidence import row_range
-from book.exercises import check, progress
-from book.experiments import STATE, load_results, table_curves
+from book.exercises import check, mine, progress
+from book.experiments import STATE, kicked, load_results, table_curves
 from book.experiments.pictures import draw_rates
-from book.explore.ch07_qk_norm import draw_saturation, qk_explorer
+from book.explore.ch07_qk_norm import qk_explorer
 from book.figures import COLORS, style
 from book.predict import check_close, check_equal, check_shape, predict
 from lib import GQAttention, apply_rope, attend, causal_mask, permute_heads, repeat_kv, rms_norm, rope_cache
@@ -36,11 +35,11 @@ _ = torch.set_grad_enabled(False)
 # %% [markdown]
 # ## 1 · A score without a ceiling
 #
-# Before the softmax, a score is $q^\top k / \sqrt{d_h}$. The root keeps it near 1 **at the start of training**, when the entries of $q$ and $k$ have size 1. Then the
-# weights move. Nothing stops $W_q$ and $W_k$ from growing, and the score is a product of both.
+# Before the softmax, a score is $q^\top k / \sqrt{d_h}$. The root keeps it near 1 **at the start of training**, when the entries of $q$ and $k$ have size 1. Then
+# $W_q$ and $W_k$ grow.
 #
-# Let both grow sixteenfold. By what factor do the logits grow? **Write it down**, and guess what happens to the entropy of the weights: 4,096 keys,
-# so all alike would be $\ln 4096 = 8.32$ nats (the unit of entropy with the natural logarithm).
+# Let both grow sixteenfold. By what factor do the logits grow? **Write it down**, and guess what happens to the entropy of the weights over 4,096 keys;
+# all alike would be $\ln 4096 = 8.32$ nats.
 
 # %%
 my_guess = None  # a factor
@@ -68,7 +67,7 @@ check_close("factor of the logits", grown[16][0] / grown[1][0], 256)
 # $16 \cdot 16 = 256$. At gain 1 a query looks at everything; at gain 16 at one key and nothing else.
 #
 # The last column says why that is bad news for training. The derivative of a weight by its own logit is $p\,(1-p)$. When one weight is 1 and the others 0, every
-# such term is 0: the softmax is **saturated**, and whatever is wrong with its choice, hardly any gradient arrives to change it.
+# such term is 0: the softmax is **saturated**, and whatever is wrong with its choice, hardly any gradient reaches the logits to change it.
 #
 # ## 2 · Divide by the length
 #
@@ -76,9 +75,14 @@ check_close("factor of the logits", grown[16][0] / grown[1][0], 256)
 #
 # $$\hat q = g_q \odot \frac{q}{\mathrm{rms}(q)}, \qquad \hat k = g_k \odot \frac{k}{\mathrm{rms}(k)}, \qquad \text{score} = \frac{\hat q^\top \hat k}{\sqrt{d_h}} .$$
 #
-# The same growth once more:
+# A vector whose entries have RMS 1 is $\sqrt{d_h}$ long. **Predict** the largest score of any $q$ and $k$ for $d_h = 128$: without gains, and with gains that are 1 except in one channel, where $g_q = 3$ and $g_k = 2$. Then the same growth once more.
 
 # %%
+my_guess = {"no gains": None, "one channel": None}
+bound = math.sqrt(dh)
+predict(None if None in my_guess.values() else my_guess, {"no gains": round(bound, 2), "one channel": round(6 * bound, 2)})
+ones = torch.ones(1, dh, dtype=torch.float64)
+check_close("q = k reaches it", look(rms_norm(3 * ones, eps=0), rms_norm(700 * ones, eps=0))[0], bound)
 held = {gain: look(rms_norm(gain * q), rms_norm(gain * k)) for gain in (1, 2, 4, 8, 16)}
 for gain, (largest, entropy, passes) in held.items():
     spread = f"entropy {entropy:5.2f} nats   sum of p (1 - p) {passes:.3f}"
@@ -86,62 +90,49 @@ for gain, (largest, entropy, passes) in held.items():
 check_close("nothing moved", held[16], held[1], 1e-4)
 
 # %% [markdown]
-# The norm divides the gain out again ($\mathrm{norm}(a x) = \mathrm{norm}(x)$, [chapter 01](01_rmsnorm.ipynb)). How large can a score get at all?
+# The norm divides the gain out again ($\mathrm{norm}(a x) = \mathrm{norm}(x)$, [chapter 01](01_rmsnorm.ipynb)). How large may a score get? Cauchy and Schwarz allow $\sqrt{d_h}\cdot\sqrt{d_h}$, and the scale takes one root away. With gains, a vector that lies in one channel only gets all of that channel's gain, so without a rotation the largest score is
+# $\sqrt{d_h}\,\max_i |g_{q,i}\, g_{k,i}|$. RoPE can turn one channel of a pair into the other: then the larger gain of $q$ in a pair meets the larger gain of $k$,
 #
-# A vector whose entries have RMS 1 is $\sqrt{d_h}$ long. By Cauchy and Schwarz, the product of two such vectors is at most $\sqrt{d_h}\cdot\sqrt{d_h}$, and the scale takes one
-# root away. Gains lengthen a vector by at most their largest entry:
+# $$|\text{score}| \le \sqrt{d_h}\; \max_{\text{pairs}}\bigl(\max|g_q| \cdot \max|g_k|\bigr) .$$
 #
-# $$|\text{score}| \le \sqrt{d_h}\; \max|g_q|\; \max|g_k| .$$
-#
-# **Predict** the bound for $d_h = 128$ and gains of 1.
+# Random gains; both limits are reached.
 
 # %%
-my_guess = None
-bound = math.sqrt(dh)
-predict(my_guess, round(bound, 2))
-ones = torch.ones(1, dh, dtype=torch.float64)
-check_close("q = k reaches it", look(rms_norm(3 * ones, eps=0), rms_norm(700 * ones, eps=0))[0], bound)
+def one_hot(i):
+    return torch.eye(dh, dtype=torch.float64)[i, None]
+
+
 g_q, g_k = torch.randn(2, dh, generator=g, dtype=torch.float64) * 2
-limit = bound * (g_q.abs().max() * g_k.abs().max()).item()
-most = look(rms_norm(50 * q, g_q), rms_norm(50 * k, g_k))[0]
-check_equal("random gains, a million scores", most <= limit, True)
-longest = [rms_norm((w.abs() == w.abs().max()).double(), w, eps=0).norm().item() for w in (g_q, g_k)]
-check_close("the longest q times the longest k, over the root", longest[0] * longest[1] / bound, limit)
+i = int((g_q * g_k).abs().argmax())
+still = bound * (g_q * g_k).abs().max()
+check_close("no rotation: all in one channel", look(rms_norm(one_hot(i), g_q, eps=0), rms_norm(one_hot(i), g_k, eps=0))[0], still)
+pairs_q, pairs_k = (gain.abs().view(2, dh // 2) for gain in (g_q, g_k))  # half-split: channels j and j + 64
+j = int((pairs_q.amax(0) * pairs_k.amax(0)).argmax())
+at_q, at_k = (j + dh // 2 * int(pair[:, j].argmax()) for pair in (pairs_q, pairs_k))
+quarter = [torch.full((1, dh // 2), v, dtype=torch.float64) for v in ((1, 0) if at_q == at_k else (0, 1))]  # cos, sin
+turned = apply_rope(rms_norm(one_hot(at_k), g_k, eps=0), *quarter)
+limit = bound * (pairs_q.amax(0) * pairs_k.amax(0)).max()
+check_close("with RoPE: one pair, turned by a quarter", look(rms_norm(one_hot(at_q), g_q, eps=0), turned)[0], limit)
+print(f"reached without rotation {still:.1f}, with {limit:.1f}; from the two largest gains alone {bound * g_q.abs().max() * g_k.abs().max():.1f}")
 
 # %% [markdown]
-# So the model can still make logits large, but only through $2 d_h$ gains that all tokens share. It can no longer do so by accident, in single tokens, through $W_q$ and $W_k$.
+# So the model can still make logits large, but only through $2 d_h$ gains that all tokens share, and no longer by accident, in single tokens, through $W_q$ and $W_k$. The ceiling has a price at long context: without gains, the largest
+# possible weight on one of 131,072 keys is 0.986 with heads of 64 (all others at $-8$), but 0.38 with heads of 32.
 #
 # ### Move the sliders
 #
-# Left, the largest logit; in the middle, the entropy; right, the twelve largest weights of one query. Raise the gain without QK-norm, then switch it on. Then raise the
+# Left, the largest logit in size; in the middle, the entropy (new draws, 8 queries); right, the twelve largest weights of one query. Raise the gain without QK-norm, then switch it on. Then raise the
 # **norm's own** gain: what does QK-norm not prevent?
 
 # %%
 qk_explorer
 
-# %%
-have = "with QK-norm"
-for gain, norm, own in ((1.0, "without", 1.0), (16.0, "without", 1.0), (16.0, have, 1.0), (16.0, have, 4.0)):
-    t = qk_explorer.table(gain=gain, norm=norm, norm_gain=own)
-    words = f"gain {gain:>2.0f}, {norm}" + (f", its own gain {own:.0f}" if norm == have else "")
-    print(f"{words:<37} largest {t['largest']:7.1f}   entropy {t['entropy']:.2f}   first key {t['top']:.0%}")
-check_close("bound at norm gain 4", qk_explorer.table(norm_gain=4.0)["bound"], 16 * bound)
-
-fig, axes = plt.subplots(2, 3, figsize=(10, 5), sharey=True)
-rows = draw_saturation(axes)
-_ = axes[1, 1].set_xlabel("the 12 largest weights of one query over 4,096 keys")
-plt.show()
-for gain, norm, top, entropy in rows:
-    print(f"{f'gain {gain:>2.0f}, {norm}, this query:':<37} first key {top:6.1%}")
-
 # %% [markdown]
-# *In words: above, without the norm, a flat carpet at gain 1, a few steps at gain 2, one full bar at gain 16. Below, with it, all three are the same flat carpet.*
-#
-# With a gain of its own of 4 the norm saturates as well: QK-norm puts a ceiling, and training may raise it. But it now stands in a few numbers a layer, where one can see it.
+# With a gain of its own of 4 (bound 181) the softmax saturates as well: training may raise the ceiling, but a few numbers per layer now show where it is.
 #
 # ## 3 · In six lines
 #
-# Split into heads, normalise, rotate, attend. The gains are random, so a forgotten gain cannot pass; six query heads, two KV heads, width 10, positions from 33 on.
+# Split into heads, normalise, rotate, attend; random gains, six query and two KV heads of 10, positions from 33 on.
 
 # %%
 def my_attention(x, layer, cos, sin):
@@ -165,8 +156,8 @@ check_shape("one gain for all heads of q", weights["q_norm"], [10])
 # %% [markdown]
 # ## 4 · Before or after the rotation?
 #
-# RoPE keeps lengths, so dividing by the RMS gives the same before and after. Many conclude that the order does not matter. **Predict** for each of three cases whether
-# it does: no gain; one gain a channel; a gain that is equal in the two channels of a pair.
+# RoPE keeps lengths, so dividing by the RMS gives the same before and after. **Predict** for each of three cases whether the order
+# matters: no gain; one gain per channel; a gain that is equal in the two channels of a pair.
 
 # %%
 my_guess = {"no gain": None, "free gain": None, "pair-tied gain": None}  # True = the order matters
@@ -191,7 +182,7 @@ check_close("pair-tied gain", apart["pair-tied gain"], 0.0, scale=first.abs().ma
 #
 # $$\mathrm{diag}(a,b)\,R - R\,\mathrm{diag}(a,b) = (a - b)\,\sin\alpha \begin{pmatrix} 0 & -1 \\ -1 & 0 \end{pmatrix} = 0, \quad\text{that is } a = b .$$
 #
-# Learned gains are free, so **the order is a part of the model**. Qwen3 and Gemma 3 norm first; Hunyuan rotates first, and code that takes one order for granted runs it wrongly
+# **The order is a part of the model**. Qwen3 and Gemma 3 norm first; Hunyuan rotates first, and code that takes one order for granted runs it wrongly
 # ([vllm-metal#660](https://github.com/vllm-project/vllm-metal/issues/660)). One pair by hand: $x = [3, 4]$, gain $[1, 2]$, an angle of one radian.
 
 # %%
@@ -209,11 +200,12 @@ check_close("no gain, either order", without, apply_rope(rms_norm(pair, eps=0), 
 check_close("its value", without, [-0.493554, 1.325294], 1e-6)
 
 # %% [markdown]
-# Whether the order matters is asked again and again ([karpathy/nanochat#743](https://github.com/karpathy/nanochat/issues/743), [meta-pytorch/torchtune#2809](https://github.com/meta-pytorch/torchtune/issues/2809)). In nanochat it does not: its norm has no gain.
+# Whether the order matters is often asked ([karpathy/nanochat#743](https://github.com/karpathy/nanochat/issues/743), [meta-pytorch/torchtune#2809](https://github.com/meta-pytorch/torchtune/issues/2809)). In nanochat it does not: its norm has no gain. Nor has Llama 4's,
+# after RoPE. Neither order trains better: in one comparison the loss was 3.8104 norm first, 3.8126 RoPE first, and 3.4339 and 3.4338 in a larger model ([marin#5114](https://github.com/marin-community/marin/issues/5114)). Port it as it was trained.
 #
 # ## 5 · Each head, or the whole width
 #
-# OLMo 2 normalises the **whole** projection, before the split into heads. Take $q = [1, 1, 10, 10]$, two heads of 2. **Predict** both results.
+# OLMo 2 normalises the **whole** projection, before the split into heads. Take $q = [1, 1, 10, 10]$, two heads of 2. **Predict** both results. Below them, one of OLMo-2-7B's 32 heads shouts and the others are silent.
 
 # %%
 my_guess = {"each head": None, "whole width": None}
@@ -226,29 +218,25 @@ print("whole width:", *(f"{v:.6f}" for v in whole.tolist()))
 check_close("each head", per_head, [1.0, 1.0, 1.0, 1.0])
 check_close("whole width", whole, [0.14072, 0.14072, 1.407195, 1.407195], 1e-6)
 wide = GQAttention(24, 6, 2, qk_norm="width", head_dim=10)
-check_shape("gain of q over the whole width", wide.q_norm.weight, [60])
 check_shape("gain of k: the KV heads' width", wide.k_norm.weight, [20])
-
-# %% [markdown]
-# Over the whole width a loud head stays louder than a quiet one. The bound is weaker for it: a single head may hold all the length. For $h$ query and $n_{kv}$ KV heads
-# it is $\sqrt{h\,n_{kv}\,d_h}$ instead of $\sqrt{d_h}$. We let one head shout:
-
-# %%
-h, n_kv, width = 32, 32, 128  # OLMo-2-7B: num_attention_heads, num_key_value_heads, hidden_size / heads
-shout_q, shout_k = (torch.zeros(1, n * width, dtype=torch.float64) for n in (h, n_kv))
-shout_q[:, :width], shout_k[:, :width] = 1.0, 1.0  # head 0 only
-heads = [rms_norm(y, eps=0)[:, :width] for y in (shout_q, shout_k)]
-largest = look(*heads)[0]
+h, n_kv, width = 32, 32, 128
+shout = torch.zeros(1, h * width, dtype=torch.float64)
+shout[:, :width] = 1.0  # head 0 only, in q and in k
+head = rms_norm(shout, eps=0)[:, :width]
+largest = look(head, head)[0]
 print(f"whole width: up to {largest:.0f}    each head: up to {math.sqrt(width):.2f}")
 check_close("the weaker bound is reached", largest, math.sqrt(h * n_kv * width))
 
 # %% [markdown]
+# Over the whole width a loud head stays louder than a quiet one, and the bound is weaker for it: a single head may hold all the length. For $h$ query and $n_{kv}$ KV heads
+# it is $\sqrt{h\,n_{kv}\,d_h}$ instead of $\sqrt{d_h}$.
+#
 # ## 6 · A real model without it
 #
-# SmolLM2-135M has no QK-norm. Its logits show what training left behind. But what should one look at? A softmax does not see a common shift: add 100 to every logit of a row and no weight moves. What saturates it
+# SmolLM2-135M has no QK-norm. What should one look at in its logits? A softmax does not see a common shift: add 100 to every logit of a row and no weight moves. What saturates it
 # is how far the row's logits lie **apart**: their range, largest minus smallest.
 #
-# We walk through the 30 blocks (9 query and 3 KV heads of 64) by hand, and in each look at what the softmax gets. **Predict** the widest range of a row that you will meet in a text of some 40 tokens.
+# We walk through the 30 blocks (9 query and 3 KV heads of 64) by hand. **Predict** the widest range of a row in a text of some 40 tokens.
 
 # %%
 my_guess = None
@@ -271,8 +259,7 @@ check_close("our walk = the model", model.head(model.norm(x)), model(idx))
 predict(my_guess, round(max(row_range(row["logits"]).max().item() for row in layers), 1))
 
 # %% [markdown]
-# For each layer: its largest logit, the widest range of a row, and the entropy of its lowest-entropy head (later half of the text). The last column is the widest range that the same $q$ and $k$ would give after
-# a norm with gain 1, where it can never exceed $2\sqrt{64} = 16$.
+# Per layer: the largest logit, the widest range, the entropy of the lowest-entropy head (later half of the text); last, the widest range that the same $q$ and $k$ give after a norm with gain 1, at most $2\sqrt{64} = 16$.
 
 # %%
 del model  # half a gigabyte that nothing below needs
@@ -304,10 +291,9 @@ _ = axes[1].legend()
 plt.show()
 
 # %% [markdown]
-# *In words: left, one bar per layer, the highest in layer 18; dots for the normalised scores, all below the dotted line at 16. Right, mean entropy
-# between 1 and 3 nats, and the lowest head near 0 in layer 18.*
+# *In words: left, one bar per layer, the highest in layer 18; the dots, normalised, all below 16. Right, mean entropy between 1 and 3 nats; the lowest head near 0 in layer 18.*
 #
-# What does the lowest-entropy head of layer 18 decide, and is it alone? **Predict** how many of the 270 heads put more than half of their weight on the first token.
+# **Predict** how many of the 270 heads put more than half of their weight on the first token.
 
 # %%
 my_guess = None
@@ -326,14 +312,14 @@ check_equal("many heads on the first token, none on the second", [sinks[0] > 60,
 
 # %% [markdown]
 # Those heads are **attention sinks** (Xiao et al. 2023, [arXiv 2309.17453](https://arxiv.org/abs/2309.17453)): a softmax always sums to 1, so weight that has nowhere to go is parked on the first token. The token that receives it carries a **massive
-# activation** (Sun et al. 2024, [arXiv 2402.17762](https://arxiv.org/abs/2402.17762)): its stream is many times as long as the others', which [chapter 09](09_full_block.ipynb) meets from the other side. A window that drops the first token takes the sink away; gpt-oss therefore
-# learns a sink logit per head, and streaming servers keep the first tokens.
+# activation** (Sun et al. 2024, [arXiv 2402.17762](https://arxiv.org/abs/2402.17762)): its stream is many times as long as the others', which [chapter 09](09_full_block.ipynb) meets again. A sliding window that drops the first token takes the sink away;
+# gpt-oss learns a sink logit per head instead.
 #
-# So a saturated head need not be a broken one: SmolLM2 was trained to its end and works. QK-norm is an insurance.
+# So a saturated head need not be a broken one: SmolLM2 works.
 #
-# ## 7 · What the insurance pays
+# ## 7 · What it is good for
 #
-# It is claimed when training is rough. The experiment, after Wortsman et al. 2023 ([arXiv 2309.14322](https://arxiv.org/abs/2309.14322)): the same small model (1.04M parameters; bytes of English chat written by SmolLM2) with and without QK-norm at six
+# The experiment, after Wortsman et al. 2023 ([arXiv 2309.14322](https://arxiv.org/abs/2309.14322)): the same small model (1.04M parameters; bytes of English chat written by SmolLM2) with and without QK-norm at six
 # learning rates, three seeds each, 256 steps of 512 bytes. The yardstick is a bigram table of the same bytes ([chapter 09](09_full_block.ipynb)). **Predict**: at the best rate of each, by how many bits per byte does QK-norm help?
 
 # %%
@@ -348,13 +334,6 @@ for v, lr in product(kinds, rates):
 bigram = float(table_curves([256], "rates")[0][1])
 best = {v: min(rates, key=lambda lr: bits[v, lr].mean()) for v in kinds}
 predict(my_guess, round((bits["no_qk_norm", best["no_qk_norm"]].mean() - bits["modern", best["modern"]].mean()).item(), 2), "bits per byte")
-print(f"{'rate':>7} {'bits without':>14} {'with QK-norm':>13} {'widest range without':>22} {'with':>6}")
-for lr in rates:
-    b, w = [bits[v, lr].mean() for v in kinds], [wide[v, lr] for v in kinds]
-    print(f"{lr:>7g} {b[0]:>14.2f} {b[1]:>13.2f} {w[0]:>22,.0f} {w[1]:>6.0f}")
-print(f"bigram table of the same bytes: {bigram:.2f}; best rates {best['no_qk_norm']:g} without, {best['modern']:g} with")
-
-# %%
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.4))
 draw_rates(axes, rates, bits, wide, bigram)
 plt.show()
@@ -365,21 +344,33 @@ check_equal("a wider usable range with QK-norm", len(usable["modern"]) > len(usa
 check_equal("wider rows without, at every rate from 1e-3", [wide["no_qk_norm", r] > wide["modern", r] for r in rates[1:]], [True] * 5)
 
 # %% [markdown]
-# *In words: left, two valleys; the violet one stays low over more rates. Right, both rise with the rate, the grey one to a thousand times the violet one.*
+# *In words: left, two valleys; the violet one stays low over more rates. Right, both rise with the rate, the grey one to hundreds of times the violet one.*
 #
-# What the figure shows, and what it does not:
+# - QK-norm buys a **wider range of usable rates**: with it all six rates beat the bigram table, without it three. At the best rate of both the difference is **not resolved** over three seeds.
+# - Without it the rows' ranges grow with the rate, past any softmax.
+# - At low rates the norm helps too. There its rows start with a range of 6.8, without it 0.4: the likely reason, untested.
+# - No run diverged or spiked, as larger models are reported to: without the norm the loss **freezes** near the bigram table, attention collapsed to one key.
 #
-# - QK-norm buys a **wider range of usable rates**. At each one's best rate the difference is small; at rates ten times too large it decides whether the run gets past a bigram table.
-# - Without it the rows' ranges grow with the rate, past any softmax. With it they stay near $2\\sqrt{32}$, as far as the gains allow.
-# - It does not make a bad rate a good one: at 0.1 the normed runs are worse than at 0.003 by more than a third of a bit.
+# Why do they grow? A step in $W_q$ moves the logits by the step times $|k|$. **Predict**: all $W_q$ and $W_k$ of a trained model times 16, then one step of the size that Adam takes. How many times as far do the logits move, without the norm and with it?
+
+# %%
+my_guess = {"without": None, "with": None}
+nearest = lambda ratio: 2.0 ** round(math.log2(ratio))  # a power of 2: what any machine agrees on
+torch.set_grad_enabled(True)
+rows = {words: kicked(v, factors=(1, 4, 16)) for v, words in kinds.items()}
+_ = torch.set_grad_enabled(False)
+far = {words: nearest(three[2]["moved"] / three[0]["moved"]) for words, three in rows.items()}
+predict(None if None in my_guess.values() else my_guess, far)
+for words, three in rows.items():
+    moved, spread = ([nearest(r[key] / three[0][key]) for r in three] for key in ("moved", "range"))
+    print(f"{words:<8} weights times 1, 4, 16: logits move {', '.join(f'{m:g}' for m in moved)} times as far; range {', '.join(f'{s:g}' for s in spread)} times as wide")
+check_equal("without, growth feeds itself; with, it brakes", [far["without"] > 4, far["with"] < 0.25], [True, True])
+
+# %% [markdown]
+# Without the norm growth feeds itself. With it, the scores depend on the direction of $W_q$'s output alone, and a step turns a long matrix less than a short one: the effective rate falls by itself.
+# The gradient of the matrices does not vanish in the saturated model; the loss just no longer falls along it. Henry et al. 2020 ([arXiv 2010.04245](https://arxiv.org/abs/2010.04245)) normalised queries and keys first, to keep the softmax from "arbitrary saturation".
 #
-# Why do they grow? The gradient of $W_q$ carries a factor $|k|$, and that of $W_k$ a factor $|q|$: the longer the one, the larger the other's step, so growth feeds itself. Under the norm the scores do not depend on the length of
-# $W_q$'s output at all, only on its direction, and an update moves the direction of a long matrix less than that of a short one: the effective rate falls by itself. Henry et al. 2020 ([arXiv 2010.04245](https://arxiv.org/abs/2010.04245)) normalised queries and keys first,
-# to keep the softmax from "arbitrary saturation".
-#
-# These are runs of 256 steps on a million parameters; they show nothing of 22 billion. There, Dehghani et
-# al. report that training of their largest vision transformers diverged, with very large attention logits and almost no entropy, and that normalising $q$ and $k$ (with LayerNorm) cured it
-# (ViT-22B, [arXiv 2302.05442](https://arxiv.org/abs/2302.05442), section 2).
+# These are small runs. At 22 billion parameters, Dehghani et al. report that training diverged, with very large logits and almost no entropy, and that normalising $q$ and $k$ cured it (ViT-22B, [arXiv 2302.05442](https://arxiv.org/abs/2302.05442), section 2).
 #
 # ## 8 · Bugs that shipped
 #
@@ -407,25 +398,11 @@ check_close("the same model", right, score(*pair, gain, "half"))
 check_equal("another model", abs(wrong - right) > 0.1, True)
 
 # %% [markdown]
-# **A norm of the wrong width.** OLMo sized the whole-width norm of $k$ as $d / n_{kv}$; it is $n_{kv} d_h$ ([allenai/OLMo#521](https://github.com/allenai/OLMo/issues/521)). And a serving engine normalised OLMo 3 after the split ([vllm-metal#691](https://github.com/vllm-project/vllm-metal/issues/691)): section 5's
-# two answers. When does the first of the two faults pass unseen?
-
-# %%
-for d_model, heads, kv in ((4096, 32, 8), (4096, 32, 32), (2048, 16, 4)):
-    sized, true = d_model // kv, kv * (d_model // heads)
-    silent = "   <- nothing fails" if sized == true else ""
-    print(f"d {d_model}, {heads} query and {kv:>2} KV heads: sized {sized:>4}, k is {true:>4} wide{silent}")
-try:
-    rms_norm(torch.randn(2, 7, 20), torch.ones(24 // 2))  # two KV heads of 10, d = 24
-except ValueError as error:
-    print(error)
-
-# %% [markdown]
-# The two sizes agree by accident whenever $h = n_{kv}^2$.
+# The other kind of norm at least stops loudly: an engine that applied OLMo 3's whole-width gain after the split raised a `ValueError` ([vllm-metal#691](https://github.com/vllm-project/vllm-metal/issues/691)).
 #
 # ## 9 · In practice
 #
-# Is it in the config? Mostly not: it follows from `model_type`, and `lib.read_config` knows which types have it. The last two lines below are Kimi K2's way, explained under the table.
+# Is it in the config? Mostly not: it follows from `model_type`, and `lib.read_config` knows which types have it.
 
 # %%
 print(f"{'':<15}{'model_type':<13}{'in the file':<31}{'read as'}")
@@ -437,23 +414,58 @@ for name in ("qwen3-0.6b", "gemma-3-1b", "olmo-2-7b", "glm-4.5", "llama-3-8b", "
     print(f"{name:<15}{fields['model_type']:<13}{', '.join(said) or '-':<31}{words}")
 off = lib.read_config({**load("glm-4.5"), "use_qk_norm": False}).layers[0].attention.qk_norm
 check_equal("the same model_type with use_qk_norm false", off, False)
-loud = ones * math.sqrt(300 / bound)  # q = k with a logit of 300
-shrink = math.sqrt(100 / 300)  # what a threshold of 100 makes of W_q and of W_k
-check_close("logit before the clip", look(loud, loud)[0], 300)
-check_close("logit after it", look(shrink * loud, shrink * loud)[0], 100)
 
 # %% [markdown]
-# Read from these files and from what `lib` knows of their types:
-#
 # - **Qwen3** and **Gemma 3** normalise each head, before RoPE; **OLMo 2** the whole width. None of the three files says so.
-# - **GLM-4.5** says `use_qk_norm: true`, and its smaller sister GLM-4.5-Air says `false`, with the same `model_type`.
-# - **Gemma 3**'s file carries `attn_logit_softcapping: null`: Gemma 2 has 50 there, and bends every logit by $50\tanh(s/50)$ instead, another way to a ceiling.
-# - **Kimi K2** (61 layers, 64 heads, MLA) has neither. Absorbed decoding never makes the keys that a norm would have to divide ([chapter 06](06_mla.ipynb)). Its report says that $W_q$ and $W_k$ of a head are scaled
-#   down after a step in which its largest logit passed a threshold ([arXiv 2507.20534](https://arxiv.org/abs/2507.20534), "QK-Clip"): by the root of threshold over logit each, so that the product falls to the threshold exactly.
+# - **GLM-4.5** says `use_qk_norm: true`, and its smaller sister GLM-4.5-Air says `false`, with the same `model_type`. Llama 4 and Command-R+ have a `use_qk_norm` too.
+# - **Gemma 2** has `attn_logit_softcapping: 50` instead, and bends every logit to $50\tanh(s/50)$; Gemma 3 carries the field as `null`.
+# - **DeepSeek-V3** and **Kimi K2** have MLA and neither. Absorbed decoding never makes the keys, so a norm on them costs: its divisor, one more cached number per head and token ([chapter 06](06_mla.ipynb)). The norms in their files are on latents.
 #
+# Kimi K2 shrinks weights instead (QK-Clip, [arXiv 2507.20534](https://arxiv.org/abs/2507.20534)): after a training step, each head whose largest logit $m$ passed a threshold $\tau$ is scaled so that it would have been $\tau$. An MLA logit is a sum,
+# $(q^C_i \cdot k^C_i + q^R_i \cdot k^R)/\sqrt{d}$: $q^C_i, k^C_i, q^R_i$ belong to head $i$, the rotated key $k^R$ to all heads at once.
+#
+# **Exercise 1. QK-Clip.** Weights per head `w_qc` [h, dn, c], `w_kc` [h, dn, c2], `w_qr` [h, dr, c], and `w_kr` [dr, d]; `largest` [h]. Return the four after the clip: the loud heads at the threshold, every other head as it was, what q and k of a head share evenly halved between them.
+
+# %% tags=["exercise"]
+def my_clip(w_qc, w_kc, w_qr, w_kr, largest, threshold):
+    ...
+
+
+# %% tags=["check"]
+check("07.clip", my_clip)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def clip_solution(w_qc, w_kc, w_qr, w_kr, largest, threshold):
+    shrink = (threshold / largest.clamp(min=threshold))[:, None, None]  # 1 where the head is quiet
+    return w_qc * shrink.sqrt(), w_kc * shrink.sqrt(), w_qr * shrink, w_kr
+
+
+check("07.clip", clip_solution)
+
+# %%
+clip = mine("07.clip")  # yours once it has passed; below, beside the shortcut that takes the root of everything, k^R too
+draw = lambda *shape: torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+x, w = draw(9, 24), [draw(4, 8, 24), draw(4, 8, 24), draw(4, 6, 24), draw(6, 24)]  # as if both latents were x
+w[0][1] *= 9  # head 1 shouts
+
+
+def top_logits(w_qc, w_kc, w_qr, w_kr):
+    content = torch.einsum("thn,shn->hts", *(torch.einsum("tc,hnc->thn", x, m) for m in (w_qc, w_kc)))
+    rotary = torch.einsum("thr,sr->hts", torch.einsum("tc,hrc->thr", x, w_qr), x @ w_kr.T)
+    return ((content + rotary) / math.sqrt(14)).amax((1, 2))
+
+
+largest = top_logits(*w)
+threshold = largest.sort().values[2].item() * 1.1  # only head 1 is above it
+root = (threshold / largest[1]).sqrt()
+short = [torch.cat([m[:1], m[1:2] * root, m[2:]]) for m in w[:3]] + [w[3] * root]
+for words, weights_now in (("before", w), ("clipped", clip(*w, largest, threshold)), ("all by the root", short)):
+    print(f"{words:<16} largest logit per head, of the threshold:", *(f"{v:.2f}" for v in top_logits(*weights_now) / threshold))
+
+# %% [markdown]
 # ## Exercises
 #
-# **1. Scores.** `q`, `k` [1, h, T, dh] fresh from the projection, gains [dh], tables of the T positions. Return the scaled scores [1, h, T, T] of a layer with QK-norm and RoPE (half-split; no
+# **2. Scores.** `q`, `k` [1, h, T, dh] fresh from the projection, gains [dh], tables of the T positions. Return the scaled scores [1, h, T, T] of a layer with QK-norm and RoPE (half-split; no
 # mask, no softmax; eps 1e-6).
 
 # %% tags=["exercise"]
@@ -473,7 +485,7 @@ def scores_solution(q, k, g_q, g_k, cos, sin):
 check("07.scores", scores_solution)
 
 # %% [markdown]
-# **2.** Heads of 64; the largest entry of $g_q$ is 1.5, that of $g_k$ is 2. What is the largest score possible?
+# **3. The bound.** Heads of 4, half-split (pairs of channels 0, 2 and 1, 3); $g_q = [0.5, 1.2, 2, 2.5]$, $g_k = [3, 2, 0.5, 1]$. What is the largest score possible with RoPE, at any positions?
 
 # %% tags=["exercise"]
 my_bound = None
@@ -483,18 +495,13 @@ check("07.bound", my_bound)
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
 def bound_solution():
-    return math.sqrt(64) * 1.5 * 2
+    return math.sqrt(4) * max(2 * 3, 2.5 * 2)
 
 
 check("07.bound", bound_solution)
 
 # %% [markdown]
-# **3. Under which condition may norm and RoPE change places?**
-#
-# - a. Always: a rotation keeps lengths, and the norm only divides by a length.
-# - b. When the gains of q and k are equal.
-# - c. When the gain has the same value in both channels of each rotated pair.
-# - d. When query and key stand at the same position.
+# **4. When may norm and RoPE change places?** a. Always: a rotation keeps lengths. b. When the gains of q and k are equal. c. When a gain is equal in both channels of each pair. d. When query and key have the same position.
 
 # %% tags=["exercise"]
 my_condition = None
@@ -510,7 +517,7 @@ def commute_solution():
 check("07.commute", commute_solution)
 
 # %% [markdown]
-# **4. Find the fault.** The queries of a Qwen3-style layer; the model runs, and its text is slightly off. `gain` is the `q_norm`'s. Mend it.
+# **5. Find the fault.** The queries of a Qwen3-style layer; the model runs, and its text is slightly off. `gain` is the `q_norm`'s. Mend it.
 
 # %% tags=["exercise"]
 def my_queries(x, w_q, gain, cos, sin):
@@ -533,7 +540,7 @@ def project_solution(x, w_q, gain, cos, sin):
 check("07.project", project_solution)
 
 # %% [markdown]
-# **5. OLMo 2's way.** `q` [B, T, h dh] straight from $W_q$, `gain` [h dh]. Normalise the whole width, then return the heads [B, h, T, dh].
+# **6. OLMo 2's way.** `q` [B, T, h dh] straight from $W_q$, `gain` [h dh]. Normalise the whole width, then return the heads [B, h, T, dh].
 
 # %% tags=["exercise"]
 def my_width_norm(q, gain, n_heads):
@@ -553,11 +560,10 @@ check("07.width", width_solution)
 # %% [markdown]
 # ## What you can do now
 #
-# You **explained** why logits of 1,000 stop a softmax from learning; **computed** the bound $\sqrt{d_h}\max|g_q|\max|g_k|$, 11.31 for 128; **said** when norm and rotation commute, and why; **told** the two
-# kinds apart; and **read** six configs for it. Proved equal: gain 1 = gain 16 under the norm, by hand = `lib` with random gains, norm first = RoPE first exactly for pair-tied gains.
+# You **explained** why logits of 1,000 stop a softmax from learning, and why they grow; **computed** the largest score, 11.31 for 128 without gains, and reached it; **said** when norm and rotation commute; **told** the two
+# kinds apart; and **wrote** QK-Clip.
 #
-# **Sources.** Dehghani et al. 2023, ViT-22B ([arXiv 2302.05442](https://arxiv.org/abs/2302.05442)), section 2. Kimi Team 2025, Kimi K2 ([arXiv 2507.20534](https://arxiv.org/abs/2507.20534)), QK-Clip. Config fields from the models' config.json. Public reports named in sections
-# 4 and 8.
+# **Sources.** The papers and reports linked above; the models' config.json; transformers' `modeling_llama4.py` and `modeling_cohere.py`.
 
 # %%
 progress("07")

@@ -8,10 +8,10 @@
 # - **tie** the two, and show that it is one tensor and not two equal ones;
 # - **say** where its gradient comes from;
 # - **compute** what tying saves, and in which models that is much;
-# - **save and load** a tied model without losing or inventing its head;
+# - **save and load** a tied model without losing its tie, or inventing a head;
 # - **count** its parameters once.
 #
-# You need the GPT block of 2019. About 35 minutes.
+# You need no earlier chapter. About 35 minutes.
 
 # %%
 import json
@@ -26,7 +26,8 @@ from safetensors.torch import save_file, save_model
 
 import lib
 from book import configs
-from book.exercises import check, progress
+from book.corpus import load_corpus
+from book.exercises import check, mine, progress
 from book.explore.ch08_tied import draw_real, real_models, tied_explorer
 from book.figures import style
 from book.predict import check_close, check_equal, predict
@@ -75,11 +76,14 @@ listed = dict(tied.named_parameters())
 check_equal("names in named_parameters", [name in listed for name in names], [True, False])
 
 # %% [markdown]
-# `parameters()` yields a shared tensor once; a `state_dict` lists both names. Remember this for section 6.
+# `parameters()` yields a shared tensor once; a `state_dict` lists both names.
 #
 # The model around its blocks, in four lines, against `lib`, with random weights and gains.
 
 # %%
+cos, sin = rope_cache(5, 24 // 6)
+
+
 def tied_logits(model, ids):
     x = model.emb.weight[ids]  # job one
     for block in model.blocks:
@@ -91,7 +95,6 @@ gen = torch.Generator().manual_seed(1)
 for w in tied.parameters():
     w.data = torch.randn(w.shape, generator=gen) / 3
 ids = torch.tensor([[3, 14, 15, 9, 2], [6, 5, 35, 8, 9]])
-cos, sin = rope_cache(5, 24 // 6)
 check_close("by hand = lib", tied_logits(tied, ids), tied(ids))
 
 # %% [markdown]
@@ -114,8 +117,32 @@ check_equal("different tokens in the batch", ids.unique().numel(), rows(job_one)
 check_close("tied gradient = sum of both", tied.emb.weight.grad, job_one + job_two)
 
 # %% [markdown]
-# They add up. And they differ in kind: as an input, a row learns only when its token occurs in the batch; as an output, **every** row learns at every step, since
-# the softmax pushes all the wrong tokens down. A row whose token is not in the batch is moved by its second job alone.
+# They add up. As an input, a row learns only when its token occurs in the batch; as an output every row gets a gradient, since the softmax pushes all the wrong tokens down. But how hard? **Predict** for SmolLM2 and a short text
+# which job sends the larger gradient, and which share of the squared gradient of job two falls on the few rows of the tokens to be predicted.
+
+# %%
+my_guess = {"larger": None, "share": None}  # "input" or "output", and a number between 0 and 1
+path = lib.find_model()
+tokenizer, smol = lib.load_tokenizer(path), lib.load_model(path, torch.float32).requires_grad_(False)
+story = "The old lighthouse keeper climbed the stairs every evening. When the light was burning, he wrote one line in his book."
+text = torch.tensor([tokenizer.encode(story).ids])
+start, head = smol.emb(text).requires_grad_(), smol.head.weight.detach().requires_grad_()
+x, table = start, rope_cache(text.shape[1], 64, 100_000.0)
+for block in smol.blocks:
+    x = block(x, *table)
+torch.nn.functional.cross_entropy((smol.norm(x) @ head.T)[0, :-1], text[0, 1:]).backward()
+once, at = text[0].unique(return_inverse=True)
+job_one = torch.zeros(len(once), 576).index_add(0, at, start.grad[0])  # a row's uses add up
+sizes_two = head.grad.norm(dim=1)
+on = (sizes_two[text[0, 1:].unique()].square().sum() / sizes_two.square().sum()).item()
+larger = "input" if job_one.norm() > head.grad.norm() else "output"
+predict(None if None in my_guess.values() else my_guess, {"larger": larger, "share": round(on, 2)})
+print(f"job one {job_one.norm():.1f}, job two {head.grad.norm():.1f}; job two by rows: median {sizes_two.median():.0e}, largest {sizes_two.max():.1f}")
+del smol, head, job_one, x
+
+# %% [markdown]
+# Job two is the stronger here, and almost all of it goes to the tokens to be predicted, as it would before any training: a softmax over 49,152 tokens pushes each wrong one very little. That every row learns at every step is true, and worth little. Press & Wolf found that a tied matrix
+# evolves more like the untied head than like the untied embedding.
 #
 # ### Equal is not tied
 #
@@ -152,45 +179,23 @@ draw_real(ax, models)
 plt.show()
 for row in models:
     flag = configs.load(row["name"]).get("tie_word_embeddings", "absent")
-    print(f"{row['name']:<15} {row['total']:>15,}  V d {row['share']:6.1%}  tie_word_embeddings: {flag}")
+    print(f"{row['name']:<15} {row['total']:>15,}  V d {row['share']:6.1%}  tie_word_embeddings: {flag!s:<7} read as {row['tied']}")
 
 # %% [markdown]
-# *In words: twelve models, one bar each. Violet is the embedding, blue a second matrix for the head. The small models at the top have a fifth to a third in
-# the one violet piece; in the 70B and in DeepSeek-V3 both pieces are slivers.*
+# *In words: twelve bars. Violet is the embedding, blue a second matrix for the head: a fifth to a third of the small models at the top, slivers in the 70B and in DeepSeek-V3.*
 #
-# Small models tie and large ones mostly do not: the saving is small there, and two matrices leave the model freer. That is a tendency, not a law.
+# Small models tie and large ones mostly do not: the saving is small there, and a pipeline that keeps the first and the last layer on different devices would have to exchange the matrix's gradient at every step.
 # **Command-R has 35 billion parameters and ties**, and so does Gemma-3-27B. Qwen3 ties up to the 4B, Llama 3.2 the 1B and the 3B. Look at the field.
 #
 # Where the field is *absent*, the default of the model's class counts, and it is `true` for GPT-2, Gemma and Command-R. A reader that takes absent for false
 # asks those files for a head that they do not hold.
-
-# %%
-for name in ("gpt2", "gemma-3-1b", "command-r-v01"):
-    assert "tie_word_embeddings" not in configs.load(name)
-    cfg = read_config(configs.path(name))
-    gib = 2 * cfg.V * cfg.d / 2**30
-    print(f"{name:<14} absent, tied: {cfg.tied}; the matrix is {gib:.2f} GiB in bf16")
-check_equal("Command-R's parameters", parameters(cfg).total, 34_980_831_232)
-check_equal("and the ones that tying saves it", cfg.V * cfg.d, 2_097_152_000)
-
-# %% [markdown]
+#
 # ### Move the sliders
 #
-# A Llama-shaped model from five numbers; it opens at Llama-3.2-1B. Left the parameters, untied and tied. Right the share against the width. Try SmolLM2
-# (49,152; 576; 30; 2.67; 3) and Llama-3-70B (128,256; 8,192; 80; 3.50; 8).
+# A Llama-shaped model from five numbers; it opens at Llama-3.2-1B. Left the parameters, untied and tied. Right the share against the width. Try the presets SmolLM2 and Llama-3-70B.
 
 # %%
 tied_explorer
-
-# %%
-stops = {"Llama-3.2-1B": {}}
-stops["SmolLM2-135M"] = {"V": 49152, "d": 576, "L": 30, "ratio": 8 / 3, "group": 3}
-stops["Llama-3-70B"] = {"V": 128256, "d": 8192, "L": 80, "ratio": 3.5, "group": 8}
-for name, at in stops.items():
-    t = tied_explorer.table(**at)
-    print(f"{name:<13} tied {t['tied']:>14,}   untied {t['untied']:>14,}   tying saves {t['saved']:.1%}")
-got = [tied_explorer.table(**at)["tied" if "70B" not in name else "untied"] for name, at in stops.items()]
-check_equal("as their configs say", got, [1_235_814_400, 134_515_008, 70_553_706_496])
 
 # %% [markdown]
 # ## 3 · What it does not save
@@ -220,12 +225,15 @@ llama = read_config(configs.path("llama-3.2-1b"))
 loose = replace(llama, tied=False)
 one, two = lib.flops_per_token(llama), lib.flops_per_token(loose)
 print(f"head: {2 * llama.V * llama.d:,} FLOPs of {one:,}, {2 * llama.V * llama.d / one:.0%}")
-check_equal("FLOPs a token, tied and untied", one, two)
-check_equal("weight bytes a step", lib.weight_bytes_per_step(llama), lib.weight_bytes_per_step(loose))
-print(f"parameters: {parameters(llama).total:,} and {parameters(loose).total:,}")
+check_equal("FLOPs per token, tied and untied", one, two)
+check_equal("weight bytes per step", lib.weight_bytes_per_step(llama), lib.weight_bytes_per_step(loose))
+total = parameters(llama).total
+print(f"parameters: {total:,} and {parameters(loose).total:,}; the tied file {2 * total:,} bytes in bf16, {4 * total:,} in fp32")
 
 # %% [markdown]
-# Tying saves memory, and nothing else. That makes a small model's head look heavy: a fifth of this one's parameters, and of its FLOPs too.
+# So tying saves parameters, with their gradients and optimizer state, and no FLOPs. Does it cost quality? Press & Wolf, and Inan et al. 2016 ([arXiv 1611.01462](https://arxiv.org/abs/1611.01462)), report **better** perplexity tied, in models of their time; [chapter 09](09_full_block.ipynb) measures it on small
+# runs. What tying forbids is easy to see: with no block and no norm in between, the score of $b$ after $a$ is $E_b \cdot E_a$, the same as of $a$ after $b$. "San" is followed by "Francisco" and not the other way round: the blocks must
+# supply all the difference. (And $E$ must have both jobs' sizes: Gemma multiplies the input rows by $\sqrt{d}$.)
 #
 # ## 4 · Saving and loading
 #
@@ -250,7 +258,7 @@ check_equal("all the rest is there", set(tied.state_dict()) - stored <= {"emb.we
 
 # %% [markdown]
 # Reading is where it goes wrong. A checkpoint without `lm_head.weight` is either a tied model or a damaged one. **Only the config tells.** A loader that ignores
-# what is missing leaves the head at its random start values: no error, gibberish ([sglang#1508](https://github.com/sgl-project/sglang/issues/1508), [vllm#53020](https://github.com/vllm-project/vllm/issues/53020), [transformers#43429](https://github.com/huggingface/transformers/issues/43429)).
+# what is missing leaves the head at random: no error, gibberish ([sglang#1508](https://github.com/sgl-project/sglang/issues/1508), [vllm#53020](https://github.com/vllm-project/vllm/issues/53020), [transformers#43429](https://github.com/huggingface/transformers/issues/43429)).
 #
 # `lib.load_model` reads Hugging Face folders. We write our model as one, under the names that Llama files use, once with each config.
 
@@ -293,38 +301,58 @@ except ValueError as error:
     print("untied: ValueError,", str(error).partition(": ")[2])
 
 # %% [markdown]
-# How large is such a file? Bytes follow from the unique parameters and the dtype. A bf16 checkpoint loaded as fp32 doubles ([transformers#34743](https://github.com/huggingface/transformers/issues/34743)); a head counted
-# twice adds another $V d$.
+# **Exercise 2. A tie that survives loading.** `load_state_dict(assign=True)`, which a model built on the `meta` device needs, puts a new tensor under each name and cuts the tie ([pytorch#188346](https://github.com/pytorch/pytorch/issues/188346)). `model` has `emb.weight` and `head.weight`; `state` has the first and maybe the second. Load with
+# `assign=True`; afterwards there is one parameter, with the embedding's numbers, where `tie` is true, and two where not. Return `list(model.parameters())`, or `None` where `state` lacks a matrix.
+
+# %% tags=["exercise"]
+def my_load(model, state, tie):
+    ...
+
+# %% tags=["check"]
+check("08.load", my_load)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def load_solution(model, state, tie):
+    if not tie and "head.weight" not in state:
+        return None
+    state = {**state, "head.weight": state["emb.weight" if tie else "head.weight"]}
+    model.load_state_dict(state, assign=True)  # a new parameter under each name
+    if tie:
+        model.head.weight = model.emb.weight
+    return list(model.parameters())
+
+
+check("08.load", load_solution)
 
 # %%
-print(f"{'':<14}{'bf16, bytes':>15}{'fp32, bytes':>15}{'bf16, head twice':>19}")
-for name in ("smollm2-135m", "qwen3-0.6b", "llama-3.2-1b"):
-    p = parameters(read_config(configs.path(name)))
-    print(f"{name:<14}{2 * p.total:>15,}{4 * p.total:>15,}{2 * (p.total + p.embedding):>19,}")
-check_equal("Llama-3.2-1B in bf16", 2 * p.total, 2_471_628_800)
+load_tied = mine("08.load")  # yours once it has passed
+with torch.device("meta"):
+    empty, plain_load = LlamaStyleLM(**sizes, tie=True), LlamaStyleLM(**sizes, tie=True)
+plain_load.load_state_dict({name: w.clone() for name, w in tied.state_dict().items()}, assign=True)
+check_equal("plain assign=True: still one parameter", plain_load.head.weight is plain_load.emb.weight, False)
+_ = load_tied(empty, {name: w.detach().clone() for name, w in tied.named_parameters()}, True)
+check_equal("ours: still one parameter", empty.head.weight is empty.emb.weight, True)
+check_close("and the same logits", empty(ids), tied(ids))
 
 # %% [markdown]
 # ## 5 · SmolLM2's one matrix
 #
-# Its config says `tie_word_embeddings: true`. **Predict** how many tensors named `lm_head` its file has. Then we read the first 8,192 rows of the embedding, a
-# sixth of the vocabulary, and the final norm's gain, and nothing else.
+# We read the first 8,192 rows of the embedding, a sixth of the vocabulary, and the final norm's gain.
 
 # %%
-my_guess = None
-path = lib.find_model()
-tokenizer = lib.load_tokenizer(path)
 with safe_open(path / "model.safetensors", "pt") as file:
     stored = list(file.keys())
-    E = file.get_slice("model.embed_tokens.weight")[:8192]
-    gain = file.get_tensor("model.norm.weight")
-predict(my_guess, sum("lm_head" in name for name in stored), f"of {len(stored)}")
+    E = file.get_slice("model.embed_tokens.weight")[:8192].double()
+    gain = file.get_tensor("model.norm.weight").double()
+read = torch.tensor(tokenizer.encode(load_corpus().decode()[:400_000]).ids)  # 92,000 tokens
+seen = read.bincount(minlength=49152)[:8192]
+check_equal("tensors named lm_head in its file", sum("lm_head" in name for name in stored), 0)
 total = parameters(read_config(configs.path("smollm2-135m"))).total
 print(f"V d = {49152 * 576:,} of {total:,}: {49152 * 576 / total:.1%}")
 check_equal("SmolLM2's parameters, the matrix once", total, 134_515_008)
 
 # %% [markdown]
-# One row, two meanings: where a token starts, and in which direction the last vector must point to predict it. Rows that point the same way are tokens that the
-# model treats alike. We take a word's row and list the rows with the highest cosine.
+# Rows that point the same way are tokens that the model treats alike. We take a word's row and list the rows with the highest cosine; below, the same for a random matrix whose rows have the same lengths.
 
 # %%
 def token(j):
@@ -332,6 +360,8 @@ def token(j):
 
 
 lengths = E.norm(dim=1)
+random = torch.randn(E.shape, generator=torch.Generator().manual_seed(0), dtype=E.dtype)
+random *= (lengths / random.norm(dim=1))[:, None]
 neighbours = {}
 for word in (" Germany", " seven", " blue", " mother", " May"):
     i = tokenizer.encode(word, add_special_tokens=False).ids[0]
@@ -339,46 +369,40 @@ for word in (" Germany", " seven", " blue", " mother", " May"):
     near = cosine.topk(6).indices[1:].tolist()  # without the word itself
     neighbours[word] = [token(j) for j in near]
     print(f"{word:<8}:{','.join(neighbours[word])}")
+six = random @ random[i] / (lengths * lengths[i])
+print(f"random  :{','.join(token(j) for j in six.topk(6).indices[1:].tolist())}")
 check_equal("the four next to seven", neighbours[" seven"][:4], [" eight", " six", " nine", " five"])
 
 # %% [markdown]
-# Countries, numbers, colours, a family, months: words that can stand in the same places.
-#
-# Now feed a row straight to the head, with no block in between: $\mathrm{logits} = E\,\mathrm{norm}(E[\mathrm{id}])$. **Predict** which token a tied model
-# then says after " seven".
+# Now feed a row straight to the head, with no block in between: $\mathrm{logits} = E\,\mathrm{norm}(E[\mathrm{id}])$. **Predict**: of the 8,192 rows, how many then say **their own** token, in SmolLM2 and in the random matrix?
 
 # %%
-my_guess = None
-says = {}
-for word in (" seven", " because", " king", " two", " gold"):
-    i = tokenizer.encode(word, add_special_tokens=False).ids[0]
-    logits = E @ rms_norm(E[i], gain, eps=1e-5)
-    top = logits.topk(3).indices.tolist()
-    says[word] = token(top[0])
-    print(f"{word:<9}->{','.join(map(token, top))}")
-predict(my_guess, says[" seven"])
-check_equal("each says itself", list(says) == list(says.values()), True)
+my_guess = {"SmolLM2": None, "random": None}
+
+
+def said(M):
+    return torch.cat([(rms_norm(rows, gain, eps=1e-5) @ M.T).argmax(1) for rows in M.split(1024)])
+
+
+own, says, chance = torch.arange(8192), said(E), said(random)
+truth = {"SmolLM2": int((says == own).sum()), "random": int((chance == own).sum())}
+predict(None if None in my_guess.values() else my_guess, {name: round(n, -2) for name, n in truth.items()}, "rows, to the nearest 100")
+print(f"say themselves: SmolLM2 {truth['SmolLM2'] / 8192:.0%}, random {truth['random'] / 8192:.0%}")
+winners = says[says != own].bincount(minlength=8192).topk(5)
+for n, j in zip(*(part.tolist() for part in winners), strict=True):
+    print(f"{token(j):<12} said by {n:>5,} others; {lengths[j] / lengths.median():.1f} times the median length; in the corpus: {seen[j]}")
+drawn = torch.randperm(8192, generator=torch.Generator().manual_seed(0))[:100]
+for words, rows_at in (("the 100 longest", lengths.topk(100).indices), ("100 drawn", drawn)):
+    print(f"{words}: {int((seen[rows_at] == 0).sum())} never occur in 92,000 tokens of this book's corpus")
 
 # %% [markdown]
-# These five say **themselves**: a row has a large product with itself. No text goes "seven seven seven", so the blocks of a tied model must move the vector away
-# from where it starts. An untied model has a second matrix for that: this is what its $V d$ more parameters buy.
+# That a row says itself is geometry: in the random matrix all do. What training added is the opposite. Half of the rows do **not**: a few very long rows win, of pieces such as " strugg" that a text hardly ever contains,
+# since " struggle" has a token of its own. Land & Bartolo 2024 ([arXiv 2405.05417](https://arxiv.org/abs/2405.05417)) find under-trained tokens from the matrix alone.
 #
-# It does not hold for every word. Products also grow with a row's length, and a few rows of this matrix are more than twice as long as most:
-
-# %%
-i = tokenizer.encode(" Paris", add_special_tokens=False).ids[0]
-top = (E @ rms_norm(E[i], gain, eps=1e-5)).topk(3).indices.tolist()
-print("' Paris' says", [token(j) for j in top])
-print(f"their lengths: {[round(lengths[j].item(), 1) for j in top]}; the median row: {lengths.median():.1f}")
-check_equal("more than twice the median", bool((lengths[top] > 2 * lengths.median()).all()), True)
-
-# %% [markdown]
 # ## 6 · Bugs that shipped
 #
-# Two stood above: FLOPs that depend on tying, and a head left at its random start. The one that everybody meets is the third.
-#
-# **Counted twice.** Summing a `state_dict` counts both names. The llama2.c models were reported so ([karpathy/llama2.c#378](https://github.com/karpathy/llama2.c/issues/378)), GPT-2 small appears with a head on
-# top ([nanoGPT#209](https://github.com/karpathy/nanoGPT/issues/209), [transformers#14960](https://github.com/huggingface/transformers/issues/14960)), and a from-scratch Llama-3.2-1B that *copied* its embedding really had the extra matrix ([rasbt/LLMs-from-scratch#822](https://github.com/rasbt/LLMs-from-scratch/issues/822)). The last line is from [Abdullah-Taha9/ui-training#29](https://github.com/Abdullah-Taha9/ui-training/issues/29).
+# **Counted twice.** Summing a `state_dict` counts both names. The llama2.c models were reported so ([karpathy/llama2.c#378](https://github.com/karpathy/llama2.c/issues/378)), and GPT-2 small appears with a head on
+# top ([nanoGPT#209](https://github.com/karpathy/nanoGPT/issues/209)); a from-scratch Llama-3.2-1B that *copied* its embedding really had the extra matrix ([rasbt/LLMs-from-scratch#822](https://github.com/rasbt/LLMs-from-scratch/issues/822)). The last line is from [Abdullah-Taha9/ui-training#29](https://github.com/Abdullah-Taha9/ui-training/issues/29).
 
 # %%
 shapes = {"stories15M": (288, 6, 6, 768), "stories42M": (512, 8, 8, 1376), "stories110M": (768, 12, 12, 2048)}
@@ -398,7 +422,7 @@ print(f"Qwen3-4B (V = 151,936, d = 2,560): 4,411,424,256 counted twice, right: {
 # %% [markdown]
 # ## Exercises
 #
-# **2. The share.** Qwen3-0.6B: $V = 151{,}936$, $d = 1024$, tied, 596,049,920 unique parameters. Which share of them is the embedding?
+# **3. The share.** Llama-3.2-3B: $V = 128{,}256$, $d = 3072$, tied, 3,212,749,824 unique parameters. Which share of them is the embedding?
 
 # %% tags=["exercise"]
 my_share = None
@@ -408,13 +432,13 @@ check("08.share", my_share)
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
 def share_solution():
-    return 151_936 * 1024 / 596_049_920
+    return 128_256 * 3072 / 3_212_749_824
 
 
 check("08.share", share_solution)
 
 # %% [markdown]
-# **3. Count.** The unique parameters of any torch module, frozen or not, tied or not, without buffers.
+# **4. Count.** The unique parameters of any torch module, frozen or not, tied or not, on any device (`meta` too), without buffers.
 
 # %% tags=["exercise"]
 def my_count(model):
@@ -425,15 +449,14 @@ check("08.count", my_count)
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
 def count_solution(model):
-    seen = {w.data_ptr(): w.numel() for w in model.parameters()}
-    return sum(seen.values())
+    return sum(w.numel() for w in model.parameters())
 
 
 check("08.count", count_solution)
 
 # %% [markdown]
-# **4. Find the head.** `state` maps names to tensors, `config` is a config.json. Return the head's weight, or `None` where the file is damaged. The config of
-# a model that also sees images has its flag one level down, in `text_config`; a reader that asks at the top gets nothing and takes it for false.
+# **5. Find the head.** `state` maps names to tensors, `config` is a config.json. Return the head's weight, or `None` where the file is damaged. Some files hold an old `lm_head.weight` that the config does not use; some configs have their flag in
+# `text_config`.
 
 # %% tags=["exercise"]
 def my_head(state, config):
@@ -452,7 +475,7 @@ def head_solution(state, config):
 check("08.head", head_solution)
 
 # %% [markdown]
-# **5. Find the fault.** One step of SGD on a model without blocks, meant to be tied. It runs, and the two returned matrices drift apart. Mend it.
+# **6. Find the fault.** One step of SGD on a model without blocks, meant to be tied. It runs, and the two returned matrices drift apart. Mend it.
 
 # %% tags=["exercise"]
 def my_step(E, ids, targets, lr):
@@ -478,15 +501,11 @@ check("08.step", step_solution)
 # %% [markdown]
 # ## What you can do now
 #
-# You **tied** two matrices and saw one storage; **said** where its gradient comes from, two jobs added up; **computed** shares from 31 % down to 0.1 %;
-# **saved and loaded** a tied model, and saw a loader refuse an untied one without its head; **counted** once. Proved equal: four lines = `lib`, tied
-# gradient = sum of both, explorer = configs.
+# You **tied** two matrices; **said** where the gradient comes from; **computed** shares from 31 % down to 0.1 %;
+# **saved and loaded** a tied model so that the tie survived; **counted** once.
 #
-# **In practice.** Read `tie_word_embeddings`, inside `text_config` too; absent means the class's default. Compare a parameter count with and without $V d$ before you
-# doubt it. Tying changes memory, not FLOPs.
-#
-# **Sources.** Press & Wolf 2016 ([arXiv 1608.05859](https://arxiv.org/abs/1608.05859)). The config.json files of the table in section 2. Qwen3-4B: citsjtu2020/LLM-Prof, `Model_Config.md`; Llama-3.2-3B:
-# mlc-ai/mlc-llm, `model_preset.py`; Gemma-3-27B: NVIDIA/TensorRT-LLM, `test_modeling_gemma3vl`. The issues named above.
+# **Sources.** The papers and issues linked above. The config.json files of the table in section 2. Qwen3-4B: citsjtu2020/LLM-Prof, `Model_Config.md`; Llama-3.2-3B:
+# mlc-ai/mlc-llm, `model_preset.py`; Gemma-3-27B: NVIDIA/TensorRT-LLM, `test_modeling_gemma3vl`.
 
 # %%
 progress("08")

@@ -21,11 +21,12 @@ from book.evidence import (
     layer_inputs,
     next_token_loss,
     random_gpt,
+    row_range,
     run_norms,
     same_size,
     with_rms_norms,
 )
-from book.experiments import by_seed, interval, load_results, table_curves
+from book.experiments import by_seed, interval, kicked, load_results, table_curves
 
 ROWS = {}
 
@@ -220,37 +221,78 @@ def last_matrix(which):
 
 
 @functools.cache
-def attention_rows():
-    """Weights of SmolLM2's 270 heads on a short text, and the length of every token's stream before each block."""
+def attention_rows(learned=True):
+    """Weights of SmolLM2's 270 heads on a short text, the length of every token's stream before each block, and the widest rows with and
+    without a norm on q and k. learned=False: every W_q and W_k is random, its row norms kept."""
     folder = lib.find_model()
     model = lib.load_model(folder)
+    for i, block in enumerate(() if learned else model.blocks):
+        for j, w in enumerate((block.attn.wq.weight, block.attn.wk.weight)):
+            w.data = same_size(w.data, 2 * i + j)
     text = "The old lighthouse keeper climbed the stairs every evening. When the light was burning, he wrote one line in his book."
     idx = torch.tensor([lib.load_tokenizer(folder).encode(text).ids])
     T = idx.shape[1]
     cos, sin = lib.rope_cache(T, 64, 100_000.0)
     mask = lib.causal_mask(torch.arange(T), torch.arange(T))
-    x, weights, streams = model.emb(idx), [], []
+    x, weights, streams, wide = model.emb(idx), [], [], []
     with torch.no_grad():
         for block in model.blocks:
             q, k, _ = block.attn.project(block.attn_norm(x), cos, sin)
-            s = (q @ lib.repeat_kv(k, 3).transpose(-1, -2) / 8)[0].masked_fill(~mask, -torch.inf)
+            s, normed = (
+                (a @ lib.repeat_kv(b, 3).transpose(-1, -2) / 8)[0].masked_fill(~mask, -torch.inf)
+                for a, b in ((q, k), (lib.rms_norm(q), lib.rms_norm(k)))
+            )
+            wide.append([row_range(s).max().item(), row_range(normed).max().item()])
             weights.append(s.softmax(-1)[:, T // 2 :])
             streams.append(x[0].square().mean(-1).sqrt())
             x = block(x, cos, sin)
-    return torch.stack(weights), torch.stack(streams)
+    return torch.stack(weights), torch.stack(streams), torch.tensor(wide)
 
 
 @claim(
     "07", "a third of the heads put more than half of their weight on the first token", "the second token", 60
 )
 def sinks(which):
-    weights, _ = attention_rows()
+    weights = attention_rows()[0]
     return float((weights[..., 0 if which == "real" else 1].mean(-1) > 0.5).sum())
+
+
+@claim(
+    "07",
+    "those heads have learned it (heads with more than half of their weight on the first token)",
+    "random W_q and W_k of the same row norms",
+    60,
+)
+def sinks_learned(which):
+    weights = attention_rows(which == "real")[0]
+    return float((weights[..., 0].mean(-1) > 0.5).sum())
+
+
+@claim(
+    "07",
+    "some row of SmolLM2's logits is wider than a norm with gain 1 allows",
+    "the same q, k, normalised",
+    16,
+)
+def wide_rows(which):
+    return attention_rows()[2].amax(0)[0 if which == "real" else 1].item()
+
+
+@claim(
+    "07",
+    "with QK-norm a step moves the logits less, the larger W_q and W_k are (16 times as large, against once)",
+    "without QK-norm",
+    0.25,
+    below=True,
+)
+def braked(which):
+    one, grown = kicked("modern" if which == "real" else "no_qk_norm", factors=(1, 16), steps=40)
+    return grown["moved"] / one["moved"]
 
 
 @claim("07", "one token's stream is far longer than the others' from the middle on", "the second token's", 20)
 def massive(which):
-    _, streams = attention_rows()
+    streams = attention_rows()[1]
     return (streams[15, 0 if which == "real" else 1] / streams[15, 2:].median()).item()
 
 
@@ -418,6 +460,66 @@ def tie(which):
     F.cross_entropy(lm(idx[:, :-1]).flatten(0, 1), idx[:, 1:].flatten()).backward()
     step.step()
     return ((lm.head.weight - lm.emb.weight).norm() / lm.emb.weight.norm()).item()
+
+
+@functools.cache
+def embedding():
+    """The first 8,192 rows of SmolLM2's embedding, a random matrix with the same row lengths, the final gain, the tokenizer."""
+    from safetensors import safe_open
+
+    folder = lib.find_model()
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        E = file.get_slice("model.embed_tokens.weight")[:8192].double()
+        gain = file.get_tensor("model.norm.weight").double()
+    return E, same_size(E, 0), gain, lib.load_tokenizer(folder)
+
+
+@claim(
+    "08",
+    "the rows nearest to a number word are number words (share of the four nearest, six words)",
+    "a random matrix with the same row lengths",
+    0.9,
+)
+def neighbours(which):
+    E, other, _, tokenizer = embedding()
+    matrix = E if which == "real" else other
+    words = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    ids = torch.tensor([tokenizer.encode(" " + word, add_special_tokens=False).ids[0] for word in words])
+    unit = matrix / matrix.norm(dim=1, keepdim=True)
+    near = (unit[ids[1:7]] @ unit.T).topk(5).indices[:, 1:]
+    return torch.isin(near, ids).double().mean().item()
+
+
+@claim(
+    "08",
+    "fed straight to the head, many rows say another token than their own (share)",
+    "a random matrix with the same row lengths",
+    0.25,
+)
+def says_another(which):
+    E, other, gain, _ = embedding()
+    matrix = E if which == "real" else other
+    said = torch.cat(
+        [(lib.rms_norm(rows, gain, eps=1e-5) @ matrix.T).argmax(1) for rows in matrix[::8].split(256)]
+    )
+    return (said != torch.arange(0, 8192, 8)).double().mean().item()
+
+
+@claim(
+    "08",
+    "tokens of the 100 longest rows never occur in 92,000 tokens (share)",
+    "100 rows drawn at random",
+    0.9,
+)
+def unseen(which):
+    from book.corpus import load_corpus
+
+    E, _, _, tokenizer = embedding()
+    seen = torch.tensor(tokenizer.encode(load_corpus().decode()[:400_000]).ids).bincount(minlength=49152)[
+        :8192
+    ]
+    drawn = torch.randperm(8192, generator=torch.Generator().manual_seed(0))[:100]
+    return (seen[E.norm(dim=1).topk(100).indices if which == "real" else drawn] == 0).double().mean().item()
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -34,18 +34,26 @@ def _unit(x, gain, kind="rms"):
     return rms_norm(x, gain)
 
 
-def _scores(q, k, g_q, g_k, cos, sin, kind="rms", rope="after", scale=None):
+def _scores(q, k, g_q, g_k, cos, sin, kind="rms", rope="after", scale=None, layout="half", normed="qk"):
     from lib import apply_rope
 
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if rope == "before":
         q, k = apply_rope(q, cos, sin), apply_rope(k, cos, sin)
-    q, k = _unit(q, g_q, kind), _unit(k, g_k, kind)
+    q = _unit(q, g_q, kind) if "q" in normed else q
+    k = _unit(k, g_k, kind) if "k" in normed else k
     if rope in ("after", "q only"):
-        q = apply_rope(q, cos, sin)
+        q = apply_rope(q, cos, sin, layout)
     if rope in ("after", "k only"):
-        k = apply_rope(k, cos, sin)
+        k = apply_rope(k, cos, sin, layout)
     return q @ k.transpose(-1, -2) * scale
+
+
+def _gains_last(q, k, g_q, g_k, cos, sin):
+    from lib import apply_rope, rms_norm
+
+    q, k = (apply_rope(rms_norm(y), cos, sin) * gain for y, gain in ((q, g_q), (k, g_k)))
+    return q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
 
 
 def _without_gains(q, k, g_q, g_k, cos, sin):
@@ -63,6 +71,26 @@ scores = Exercise(
             lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, rope="before"),
             "The rotation comes first and the gain then scales channels that are mixed already.",
             "Which channel of the projection does entry i of the gain belong to after a rotation?",
+        ),
+        Mistake(
+            _gains_last,
+            "The norm stands before the rotation and its gain after it: the gain then scales channels that are mixed already.",
+            "Which of the two, dividing by the RMS or multiplying by the gain, commutes with a rotation?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, layout="adjacent"),
+            "The rotation pairs neighbouring channels; half-split pairs channel j with channel j + dh/2.",
+            "With which channel does channel 0 turn?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, normed="q"),
+            "The keys are not normalised: the scores still grow with W_k.",
+            "What do your scores do when k is doubled?",
+        ),
+        Mistake(
+            lambda q, k, g_q, g_k, cos, sin: _scores(q, k, g_q, g_k, cos, sin, normed="k"),
+            "The queries are not normalised: the scores still grow with W_q.",
+            "What do your scores do when q is doubled?",
         ),
         Mistake(
             _without_gains,
@@ -117,19 +145,29 @@ scores = Exercise(
     ],
 )
 
+G_Q, G_K = (0.5, 1.2, 2, 2.5), (3, 2, 0.5, 1)
+
+
+def _bound(pairs):
+    """sqrt(dh) times the largest product of max |g_q| and max |g_k| within one of the sets of channels that a rotation mixes."""
+    return sqrt(4) * max(max(G_Q[i] for i in pair) * max(G_K[i] for i in pair) for pair in pairs)
+
+
 bound = Exercise(
     id="07.bound",
     title="The largest score that QK-norm allows",
     kind="predict",
-    reference=lambda: sqrt(64) * 1.5 * 2.0,
+    reference=lambda: _bound([(0, 2), (1, 3)]),
     mistakes=[
-        Mistake(lambda: 64 * 1.5 * 2.0, "That is before the scale 1 / sqrt(dh).", "By what is q k divided?"),
-        Mistake(lambda: sqrt(64), "The gains are left out.", "How long may q be when a gain is 1.5?"),
-        Mistake(lambda: sqrt(64) * 1.5, "Only the gain of q counts in it.", "Which two vectors are multiplied?"),
-        Mistake(lambda: sqrt(64) * 2.0, "Only the gain of k counts in it.", "Which two vectors are multiplied?"),
-        Mistake(lambda: sqrt(64) * (1.5 + 2.0), "The gains are added.", "How do the lengths of two vectors enter their product?"),
-        Mistake(lambda: 1.5 * 2.0, "That is the product of the gains alone: as if the vectors had length 1.", "How long is a vector of 64 entries whose RMS is 1?"),
-        Mistake(lambda: 1.5 * 2.0 / sqrt(64), "The scale is applied to vectors of length 1; these are sqrt(dh) long.", "What is the RMS of an entry after the norm?"),
+        Mistake(lambda: _bound([(0, 1, 2, 3)]), "The largest entries of the two gains belong to different pairs: no rotation brings them together.", "Which channel can RoPE turn channel 0 into?"),
+        Mistake(lambda: _bound([(0,), (1,), (2,), (3,)]), "That is the largest score without a rotation, where channel i of q meets channel i of k only.", "What does a quarter turn do to the two channels of a pair?"),
+        Mistake(lambda: _bound([(0, 1), (2, 3)]), "The pairs are those of the adjacent layout; half-split pairs channel j with channel j + 2.", "Which channel turns together with channel 0 here?"),
+        Mistake(lambda: 2 * _bound([(0, 2), (1, 3)]), "That is before the scale 1 / sqrt(dh).", "By what is q k divided?"),
+        Mistake(lambda: sqrt(4), "The gains are left out.", "What does a gain of 2 do to its channel?"),
+        Mistake(lambda: _bound([(0, 2), (1, 3)]) / 2, "That is the product of the gains alone: as if the vectors had length 1.", "How long is a vector of 4 entries whose RMS is 1?"),
+        Mistake(lambda: _bound([(0, 2), (1, 3)]) / 4, "The scale is applied to vectors of length 1; these are sqrt(dh) long.", "What is the RMS of an entry after the norm?"),
+        Mistake(lambda: sqrt(4) * 2.5 * 2, "That is the second pair; the first allows more.", "What are the largest gains of q and of k among channels 0 and 2?"),
+        Mistake(lambda: sqrt(4) * (2.5 + 3), "The gains are added.", "How do the lengths of two vectors enter their product?"),
     ],
 )  # fmt: skip
 
@@ -246,6 +284,8 @@ def _width(q, gain, n_heads, kind="width"):
     if kind == "head":
         heads = rms_norm(q.unflatten(-1, (n_heads, -1))) * gain.view(n_heads, -1)
         return heads.transpose(1, 2)
+    if kind == "first gain":
+        return (rms_norm(q).unflatten(-1, (n_heads, -1)) * gain[: q.shape[-1] // n_heads]).transpose(1, 2)
     q = rms_norm(q, None if kind == "no gain" else gain)
     if kind == "view":
         return q.reshape(q.shape[0], n_heads, q.shape[1], -1)
@@ -266,6 +306,11 @@ width = Exercise(
             lambda q, gain, n_heads: _width(q, gain, n_heads, "head"),
             "Each head is normalised by its own RMS: that is Qwen3's way. Here one RMS serves the whole width.",
             "May a loud head stay louder than a quiet one after this norm?",
+        ),
+        Mistake(
+            lambda q, gain, n_heads: _width(q, gain, n_heads, "first gain"),
+            "Every head gets the first head's gain; here each channel of the whole width has its own.",
+            "How many entries has `gain`, and how many has a head?",
         ),
         Mistake(
             lambda q, gain, n_heads: _width(q, gain, n_heads, "no gain"),

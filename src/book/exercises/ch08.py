@@ -5,6 +5,7 @@ from book.exercises.core import Exercise, Mistake
 
 def _modules():
     """Tied and untied, a buffer, a frozen part, and the same width twice without being the same matrix."""
+    import torch
     from torch import nn
 
     def pair(V, d, tied):
@@ -18,7 +19,9 @@ def _modules():
     counted.norm = nn.BatchNorm1d(7)  # its running statistics are buffers
     frozen = pair(5, 4, False)
     frozen.emb.weight.requires_grad_(False)
-    return [(pair(13, 6, True),), (pair(7, 5, False),), (counted,), (frozen,)]
+    with torch.device("meta"):
+        empty = pair(6, 2, True), pair(4, 3, False)
+    return [(model,) for model in (pair(13, 6, True), pair(7, 5, False), counted, frozen, *empty)]
 
 
 def _count(model):
@@ -35,6 +38,10 @@ def _count_named_twice(model):
 
 def _count_without_embedding(model):
     return _count(model) - model.emb.weight.numel()
+
+
+def _count_by_address(model):
+    return sum({p.data_ptr(): p.numel() for p in model.parameters()}.values())
 
 
 def _count_by_shape(model):
@@ -59,8 +66,13 @@ count = Exercise(
         ),
         Mistake(
             _count_named_twice,
-            "remove_duplicate=False lists the tied matrix under both of its names.",
+            "The tied matrix is counted under both of its names, once per module that holds it.",
             "Do emb.weight and head.weight have the same data_ptr()?",
+        ),
+        Mistake(
+            _count_by_address,
+            "On the meta device every tensor has the address 0, so different parameters are taken for one.",
+            "What is data_ptr() of a tensor that holds no numbers, and does parameters() yield a tied matrix twice?",
         ),
         Mistake(
             _count_without_embedding,
@@ -80,18 +92,18 @@ count = Exercise(
     ],
 )
 
-TOTAL, EMBEDDING = 596_049_920, 151_936 * 1024
+TOTAL, EMBEDDING = 3_212_749_824, 128_256 * 3072
 
 share = Exercise(
     id="08.share",
-    title="The embedding's share of Qwen3-0.6B",
+    title="The embedding's share of Llama-3.2-3B",
     kind="predict",
     reference=lambda: EMBEDDING / TOTAL,
     mistakes=[
         Mistake(
             lambda: EMBEDDING / (TOTAL + EMBEDDING),
             "The matrix was added to the total once more: that is the untied model's denominator.",
-            "Is the tied matrix already among the 596,049,920?",
+            "Is the tied matrix already among the 3,212,749,824?",
         ),
         Mistake(
             lambda: 2 * EMBEDDING / TOTAL,
@@ -111,7 +123,7 @@ share = Exercise(
         Mistake(
             lambda: 100 * EMBEDDING / TOTAL,
             "Right, in per cent; the cell asks for a share between 0 and 1.",
-            "What is 26 % as a number?",
+            "What is 26 % as a share?",
         ),
     ],
 )
@@ -133,6 +145,7 @@ def _files():
         ({name: emb, head: other}, {"tie_word_embeddings": False}),
         ({name: emb}, {"tie_word_embeddings": False}),
         ({name: emb, head: emb.clone()}, {"tie_word_embeddings": True}),
+        ({name: emb, head: other}, {"tie_word_embeddings": True}),
         ({name: emb}, {"text_config": {"tie_word_embeddings": True}}),
         ({name: emb, head: other}, {"text_config": {"tie_word_embeddings": False}}),
         ({name: emb}, {"text_config": {"tie_word_embeddings": False}}),
@@ -167,6 +180,10 @@ def _head_from_file(state, config):
     return state.get("lm_head.weight")
 
 
+def _head_from_file_first(state, config):
+    return state.get("lm_head.weight", state["model.embed_tokens.weight"] if _flag(config) else None)
+
+
 def _head_transposed(state, config):
     weight = _head(state, config)
     return None if weight is None else weight.T
@@ -193,6 +210,11 @@ head = Exercise(
             _head_top_flag,
             "The flag is read at the top only; a config with a text_config has it inside.",
             "What does config.get('tie_word_embeddings', False) give for a nested config?",
+        ),
+        Mistake(
+            _head_from_file_first,
+            "Where the config ties, a file may still hold an old lm_head.weight; you return that one.",
+            "Which of the two matrices does a tied model use, whatever else its file holds?",
         ),
         Mistake(
             _head_from_file,
@@ -236,17 +258,21 @@ def _given(E, ids, targets, lr):
     return emb.detach() - lr * emb.grad, head.detach() - lr * head.grad
 
 
-def _step(detach=None):
-    def step(E, ids, targets, lr):
-        emb = E.clone().requires_grad_()
-        parts = {"input": emb, "output": emb}
-        if detach:
-            parts[detach] = emb.detach()
-        _losses(parts["input"], parts["output"], ids, targets).backward()
-        new = emb.detach() - lr * emb.grad
-        return new, new
+def _step(E, ids, targets, lr):
+    emb = E.clone().requires_grad_()
+    _losses(emb, emb, ids, targets).backward()
+    new = emb.detach() - lr * emb.grad
+    return new, new
 
-    return step
+
+def _head_copied(E, ids, targets, lr):
+    emb, _ = _given(E, ids, targets, lr)
+    return emb, emb
+
+
+def _emb_copied(E, ids, targets, lr):
+    _, head = _given(E, ids, targets, lr)
+    return head, head
 
 
 def _averaged(E, ids, targets, lr):
@@ -259,7 +285,7 @@ fault = Exercise(
     title="Find the fault in a training step that is meant to be tied",
     kind="find the fault",
     cases=_step_cases,
-    reference=_step(),
+    reference=_step,
     given=_given,
     mistakes=[
         Mistake(
@@ -273,13 +299,13 @@ fault = Exercise(
             "If a matrix has two jobs, does each job's gradient count half?",
         ),
         Mistake(
-            _step(detach="output"),
-            "Only the gradient of the lookup arrives; the output side was detached.",
+            _head_copied,
+            "Both matrices are the embedding after its own step: the head's gradient was lost, by a copy after the step or a detach before it.",
             "Which rows of the gradient are zero, and should they be?",
         ),
         Mistake(
-            _step(detach="input"),
-            "Only the gradient of the output side arrives; the lookup was detached.",
+            _emb_copied,
+            "Both matrices are the head after its own step: the lookup's gradient was lost, by a copy after the step or a detach before it.",
             "Where does the gradient go that flows back into emb[ids]?",
         ),
     ],

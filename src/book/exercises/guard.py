@@ -192,7 +192,7 @@ def _message(error):
     first = text.splitlines()[0] if text else ""
     first = re.sub(r"0x[0-9a-fA-F]+", "0x..", first)
     first = re.sub(r"(/[\w.\-]+){2,}/", "../", first)
-    return first[:160]
+    return first if len(first) <= 160 else first[:157].rsplit(" ", 1)[0] + " .."
 
 
 def _state(x):

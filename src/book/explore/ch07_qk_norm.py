@@ -90,7 +90,7 @@ def setup(fig):
         ax.set(xscale="log", xlim=(0.45, 36), xlabel="gain of q and of k")
         ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
         ax.minorticks_off()
-    left.set(yscale="log", ylim=(LOWEST, HIGHEST), title="largest logit")
+    left.set(yscale="log", ylim=(LOWEST, HIGHEST), title="largest logit, in size")
     middle.set(ylim=(-0.4, 12), title="entropy, nats")
     right.set(ylim=(0, 1.05), title="weights of one query", xlabel="its 12 largest")
     right.set_xticks([])
@@ -103,7 +103,7 @@ def setup(fig):
     return SimpleNamespace(
         curves=curves,
         bound=left.plot([], [], color=COLORS["cached"], ls=":", lw=2)[0],
-        bound_name=left.text(0.5, 1, "bound", color=COLORS["cached"], fontsize=12, va="bottom"),
+        bound_name=left.text(33, 1, "bound", color=COLORS["cached"], fontsize=12, ha="right", va="bottom"),
         dots=[ax.plot([], [], "o", ms=12, mec=COLORS["ink"])[0] for ax in (left, middle)],
         uniform=middle.plot([], [], color=COLORS["faint"], lw=2)[0],
         uniform_name=middle.text(34, 1, "all keys alike", color="#6A6A6A", fontsize=12, ha="right", va="bottom"),
@@ -113,14 +113,14 @@ def setup(fig):
 
 def draw(moving, t):
     for name, (largest, entropy) in t["curves"].items():
-        moving.curves[name][0].set_data(GAINS, np.clip(largest, LOWEST, HIGHEST))
+        moving.curves[name][0].set_data(GAINS, largest)
         moving.curves[name][1].set_data(GAINS, entropy)
     moving.bound.set_data([0.45, 36], [t["bound"]] * 2)
-    moving.bound_name.set_position((0.5, t["bound"] * 1.1))
+    moving.bound_name.set_position((33, t["bound"] * 1.1))
     moving.uniform.set_data([0.45, 36], [t["uniform"]] * 2)
     moving.uniform_name.set_position((34, t["uniform"] + 0.1))
     color = LINE[t["norm"]][0]
-    for dot, value in zip(moving.dots, (min(t["largest"], HIGHEST), t["entropy"]), strict=True):
+    for dot, value in zip(moving.dots, (t["largest"], t["entropy"]), strict=True):
         dot.set_data([t["gain"]], [value])
         dot.set_color(color)
     draw_weights(moving.bars, t)
@@ -150,7 +150,7 @@ qk_explorer = Explorer(
     title="What happens to attention when query and key weights grow?",
     alt="Three panels: largest logit and entropy against the gain of q and k, with and without QK-norm, and the twelve largest weights of one query as bars.",
     knobs=[
-        Stops("gain", list(GAINS), 1.0, label="gain of q and k", text=lambda g: f"{g:.3g}"),
+        Stops("gain", list(GAINS), 2.0, label="gain of q and k", text=lambda g: f"{g:.3g}"),
         Choice("norm", [WITHOUT, WITH], label="QK-norm"),
         Stops("norm_gain", [0.5, 1.0, 1.5, 2.0, 3.0, 4.0], 1.0, label="the norm's own gain"),
         Stops("dh", [16, 32, 64, 128, 256], 128, label="head width dh"),
@@ -161,22 +161,9 @@ qk_explorer = Explorer(
     facts=[
         Fact({"gain": 16.0}, lambda t: t["largest"] / look(1.0, 128, 4096, WITHOUT, 1.0)[0], 256, 1e-9, "SPEC 6: gain 16 on both, 256 times"),
         Fact({"norm": WITH}, "bound", 11.3137, 1e-5, "SPEC 6: sqrt(128)"),
-        Fact({}, "entropy", 7.8, 0.01, "CHAPTERS 07: 7.8 nats at gain 1"),
+        Fact({"gain": 1.0}, "entropy", 7.8, 0.01, "CHAPTERS 07: 7.8 nats at gain 1"),
         Fact({"gain": 16.0}, lambda t: t["entropy"] < 0.05, True, source="CHAPTERS 07: about 0 at gain 16"),
         Fact({"gain": 16.0, "norm": WITH}, "entropy", 7.8, 0.01, "CHAPTERS 07: with QK-norm it stays"),
     ],
     size=(11.0, 4.5),
 )  # fmt: skip
-
-
-def draw_saturation(axes, gains=(1.0, 2.0, 16.0), dh=128, context=4096):
-    """The explorer's bars, one panel a gain, without QK-norm above and with it below. Returns (gain, norm, top, entropy) rows."""
-    rows = []
-    for row, norm in zip(axes, (WITHOUT, WITH), strict=True):
-        for ax, gain in zip(row, gains, strict=True):
-            t = table(gain, dh, context, norm, 1.0)
-            draw_weights(ax.bar(range(KEPT), [0] * KEPT, width=0.8), t)
-            ax.set(ylim=(0, 1.05), xticks=[])
-            ax.set_title(f"gain {gain:g}, {'QK-norm' if norm == WITH else 'no QK-norm'}", fontsize=13)
-            rows.append((gain, norm, t["top"], t["entropy"]))
-    return rows

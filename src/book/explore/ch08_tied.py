@@ -111,7 +111,7 @@ tied_explorer = Explorer(
         Stops("d", [256, 576, 768, 1024, 2048, 3072, 4096, 5120, 8192, 16384], 2048, label="model width d"),
         Stops("L", [4, 8, 16, 24, 30, 32, 48, 64, 80, 126], 16, label="layers L"),
         Stops("ratio", [8 / 3, 3.0, 3.5, 4.0], 4.0, label="d_ff / d", text=lambda v: f"{v:.2f}"),
-        Stops("group", [1, 2, 3, 4, 8, 16], 4, label="query heads per KV head"),
+        Stops("group", [1, 2, 3, 4, 8, 16], 4, label="heads per KV head"),
     ],
     player={"d": None, "V": None, "L": [16, 30, 80]},
     presets={"SmolLM2": {"V": 49152, "d": 576, "L": 30, "ratio": 8 / 3, "group": 3}, "Llama-3-70B": LLAMA_70B},
