@@ -1,7 +1,7 @@
 """Every claim about behaviour beside its control: the claim's check passes on the real thing and FAILS on the control.
 
 A control differs in what the claim names alone (same shapes, norms, data, seeds), and fails by value. `pytest tests/test_controls.py -s`
-prints the table. About 20 s, most of it SmolLM2 and the count tables.
+prints the table. About 35 s, most of it SmolLM2, the count tables and two small runs.
 """
 
 import functools
