@@ -1,17 +1,17 @@
 # %% [markdown]
 # # 00 · The block at a glance
 #
-# Between GPT-2 (2019) and the Llama, Qwen, DeepSeek and Gemma models of today, the transformer block changed in six places. Here you build both
-# blocks, compute what each change costs and saves, and let a real model answer through the new one.
+# Between GPT-2 (2019) and the Llama, Qwen, DeepSeek and Gemma models of today, the transformer changed in six places. Here you build both
+# models, compute what each change costs and saves, and let a real model answer through the new one.
 #
 # After this chapter you will be able to
-# - **name** the six changes and point at where each stands in the block;
+# - **name** the six changes and point at the place of each;
 # - **count** parameters, FLOPs and cache of both blocks;
 # - **tell** what is computed here from what a paper claims;
 # - **read** the notation of this book in anybody's config.json;
-# - **use** predictions, checks, sliders and exercises.
+# - **use** this book.
 #
-# You need Python, a little PyTorch, and an idea of the GPT block: embedding, attention, MLP. About 35 minutes.
+# You need Python, a little PyTorch, and an idea of the GPT block. About 35 minutes.
 #
 # ## Before you start: does a slider show?
 #
@@ -24,19 +24,20 @@ ipywidgets.IntSlider(value=7, description="drag me")
 
 # %% [markdown]
 # - **A slider:** all is well.
-# - **The text `IntSlider(value=7, ..)`:** no kernel stands behind this page. On the book's web site and on GitHub that is expected: the pictures there
-#   are still ones or players. In your own Jupyter it means that the browser's part and the kernel come from two environments. Close it and start
-#   again with `make lab`, which keeps them together.
+# - **The text `IntSlider(value=7, ..)`:** no kernel runs behind this page. On the book's web site and on GitHub that is expected.
+#   In your own Jupyter the browser's part and the kernel come from two environments: close it and start
+#   again with `make lab`.
 #
-# The code of the book has two wings: `lib` is the model, small enough to read in an evening; `book` is what teaches with it.
+# The code has two parts: `lib` is the model, small enough to read in an evening; `book` is what teaches with it.
 
 # %%
 import matplotlib.pyplot as plt
 import torch
+from safetensors import safe_open
 
 import lib
 from book import configs
-from book.exercises import check, progress
+from book.exercises import check, mine, progress
 from book.explore.ch00_at_a_glance import draw_blocks, draw_changes, glance_explorer, one_at_a_time
 from book.figures import style
 from book.predict import check_close, check_equal, check_shape, predict
@@ -51,10 +52,10 @@ _ = torch.set_grad_enabled(False)
 # Both models below have the same shape: 1,000 tokens in the vocabulary, width 256, 4 layers, 8 heads. One is built as in 2019, one as today.
 #
 # **How this book works.** Before a result is shown, you write down what you expect: replace `None` by your number, then run. `predict` tells you how
-# far off you were, and never minds. Being wrong on paper first is what makes the answer stick.
+# far off you were. 
 #
 # Today's feed-forward has three matrices of width 688 where the old one has two of width 1,024. 2 heads of keys and values (**KV heads**) serve its 8
-# query heads. It has no table of 1,024 positions, and its head is a matrix of its own. **Predict** its parameters; the first line gives you the old model's.
+# query heads. It has no table of 1,024 positions, and its head is untied: a second matrix, not the embedding again. **Predict** its parameters; the first line gives you the old model's.
 
 # %%
 old, new = GPT2LM(V=1000), LlamaStyleLM(V=1000)
@@ -69,7 +70,7 @@ my_guess = None  # <- your number here
 predict(my_guess, count(new), "parameters")
 
 # %% [markdown]
-# A `check` line is a promise of the book: when it does not hold, the cell fails. `make test` runs every chapter and compares each printed line.
+# A `check` line is a promise of the book: when it does not hold, the cell fails.
 
 # %%
 torch.manual_seed(0)
@@ -79,7 +80,7 @@ check_shape("logits, today", new(idx), [2, 16, 1000])
 check_equal("parameters today", count(new), 3_283_456)
 
 # %% [markdown]
-# Same in, same out, and nearly as many parameters: 3.28 against 3.68 million. What differs is inside. One block of each, every tensor that it stores:
+# Nearly as many parameters, 3.28 against 3.68 million. What differs is inside. One block of each, every tensor that it stores:
 
 # %%
 def stored(block):
@@ -93,12 +94,12 @@ for a, b in zip(left, right, strict=True):
     print(f"{a:<36}{b}".rstrip())
 
 # %% [markdown]
-# Read it slowly, it is the whole story. No `bias` on the right. `wk` and `wv` have 64 rows instead of 256: 2 KV heads of 32, each for four query heads. There are `q_norm` and `k_norm`, 32 numbers each.
+# No `bias` on the right. `wk` and `wv` have 64 rows instead of 256: 2 KV heads of 32, each for four query heads. There are `q_norm` and `k_norm`, with 32 learned factors (**gains**) each.
 # The feed-forward has a third matrix and is narrower: 688, not 1,024.
 #
 # ## 2 · The picture
 #
-# A transformer is a **stream** of $d$ numbers a token that runs from the embedding to the head. Each part reads it, and **adds** something to it.
+# A transformer is a **stream** of $d$ numbers per token that runs from the embedding to the head. Each part reads it, and **adds** something to it.
 # Nothing is ever overwritten. Both blocks are **pre-norm** (each part reads the stream through a norm) and have the same two lines:
 #
 # ```python
@@ -106,7 +107,7 @@ for a, b in zip(left, right, strict=True):
 # x = x + self.ffn(self.ffn_norm(x))
 # ```
 #
-# All six changes happen inside the four names.
+# Four of the six changes are inside the four names; the other two are at the two ends.
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(12, 7.4), width_ratios=[7.6, 11.5])
@@ -115,34 +116,32 @@ plt.show()
 print(rows)
 
 # %% [markdown]
-# *In words: from below, the residual stream leaves the embedding. Twice a block a branch leaves it, passes a norm and a part, and is added back. Filled
-# boxes differ: today every norm is an RMSNorm, q and k are normed and turned inside attention, the MLP is a SwiGLU, and no position is added at the input.*
+# *In words: from below, the residual stream leaves the embedding. Twice per block a branch leaves it, passes a norm and a part, and is added back. Filled
+# boxes differ: today every norm is an RMSNorm, q and k are normed and rotated inside attention, the MLP is a SwiGLU, and no position is added at the input.*
 #
-# **MoE** is a further choice: a router sends each token to a few of many feed-forward layers, the experts. Its box is dashed because this book
-# does not run it. [Chapter 10](10_real_models.ipynb) counts it, so that you can read such configs too.
+# **MoE** is a further choice: a router sends each token to a few of many feed-forward layers, the experts. This book does not run it; [chapter 10](10_real_models.ipynb) counts it.
 #
 # ## 3 · Six changes, and what each buys
 #
 # A few words first. While it writes, a model keeps the keys and values of every past token: the **cache**. **MHA** has a KV head for each query head, as in 2019; **GQA**
-# has one for a group of them, **MQA** one for all, and **MLA** keeps one short vector instead, from which keys and values are made again. **RoPE** turns q and k by an
-# angle that grows with the position.
+# has one per group of them (GQA-8: eight in all), **MQA** one for all, and **MLA** keeps one short vector, the **latent**, from which keys and values are made again. **RoPE** rotates q and k by an
+# angle that grows with the position. **RMSNorm** divides a vector by its root mean square and, unlike LayerNorm, subtracts no mean. **SwiGLU** multiplies two linear maps, one of them through an activation. **QK-norm** normalises each q and k before they meet.
 #
 # | | 2019 | today | computed in this book | a claim of | ch. |
 # |---|---|---|---|---|---|
-# | norm | LayerNorm | RMSNorm | one reduction and one vector less | as good without centring: Zhang & Sennrich 2019 | 01 |
+# | norm | LayerNorm | RMSNorm | one mean and one vector less | as good without the mean: Zhang & Sennrich 2019 | 01 |
 # | feed-forward | GELU, $4d$ | SwiGLU, about $\frac83 d$ | equal parameters, equal FLOPs | lower loss: Shazeer 2020, who says outright that he has no explanation | 02 |
 # | positions | a learned table | RoPE on q and k | scores depend on $n-m$ alone, no parameters, no last row | | 03, 04 |
-# | attention | MHA | GQA or MLA | the cache, 4 to 71 times smaller | quality: GQA-8 near MHA (Ainslie 2023), MQA below it (Shazeer 2019), MLA equal or better (DeepSeek-V2) | 05, 06 |
+# | attention | MHA | GQA or MLA | the cache, 2 to 16 times smaller with the GQA models here, up to 71 | quality: GQA-8 near MHA (Ainslie 2023), MQA below it (Shazeer 2019), MLA equal or better (DeepSeek-V2) | 05, 06 |
 # | q and k | as they come | QK-norm (some models) | attention logits bounded | stable training at scale: ViT-22B | 07 |
-# | head | tied | tied or its own | $V d$ parameters | | 08 |
+# | head | tied | tied or untied | $V d$ parameters | | 08 |
 #
-# Two notes. The **biases** of the linear layers went without a name of their own. And the last row is often told as "GPT-2: separate, today: tied".
-# GPT-2 was tied already: its published 124 million parameters come out only so. What is new is that it has become a choice.
+# The **biases** of the linear layers disappeared as well. And GPT-2, often said to be untied, has its published 124 million parameters only when it is tied:
 
 # %%
 gpt2 = read_config(configs.path("gpt2"))
-print(f"GPT-2, head tied:          {parameters(gpt2).total:,}")
-print(f"GPT-2, a head of its own:  {parameters(gpt2.replace(tied=False)).total:,}")
+print(f"GPT-2, head tied:   {parameters(gpt2).total:,}")
+print(f"GPT-2, untied:      {parameters(gpt2.replace(tied=False)).total:,}")
 check_equal("the published count", parameters(gpt2).total, 124_439_808)
 
 # %% [markdown]
@@ -151,26 +150,34 @@ check_equal("the published count", parameters(gpt2).total, 124_439_808)
 # Now at the size of Llama-2-7B (width 4,096, 32 layers, 32 heads), over a context of 4,096 tokens. Start from 2019, make **one** change, count. FLOPs are those of one more token: two
 # for each weight that it meets, two for each term of a score or of a weighted sum.
 #
-# **Predict**: how many of the seven changes (six and the biases) make the **cache** smaller?
+# **Predict**: how many of the seven changes (six and the biases) move the **parameters** by more than 1 %? And what does GQA with 8 KV heads do to parameters and FLOPs, in per cent?
 
 # %%
-my_guess = None
+my_guess = {"changes": None, "GQA, parameters": None, "GQA, FLOPs": None}
 changes = one_at_a_time("7B", context=4096)
-smaller = [name for name, _, t in changes[:-1] if t["ratio"]["cache"] < 1]
-predict(my_guess, len(smaller))
-check_equal("changes that shrink the cache", smaller, ["GQA for MHA"])
+moved = [name for name, _, t in changes[:-1] if abs(t["ratio"]["parameters"] - 1) > 0.01]
+gqa = next(t for name, _, t in changes if name == "GQA for MHA")["ratio"]
+per_cent = [round(100 * (gqa[key] - 1)) for key in ("parameters", "flops")]
+for name, truth in zip(my_guess, [len(moved), *per_cent]):
+    predict(my_guess[name], truth, f"({name})", tol=0.1)
 
 # %%
-fig = plt.figure(figsize=(12, 5.4))
-rows = draw_changes(fig, changes)
+d, L, V, S = 4096, 32, 32_000, 4096
+by_hand = 2 * (12 * d**2 * L + V * d) + 4 * (S + 1) * d * L  # matrices and head; scores and weighted sums over S + 1 tokens
+check_equal("FLOPs of 2019, by hand", by_hand, changes[0][2]["old"]["flops"])
+check_equal("more than 1 % of the parameters", moved, ["GQA for MHA", "untied head"])
+check_equal("GQA, per cent: parameters, FLOPs", per_cent, [-12, -11])
+
+# %%
+fig, axes = plt.subplots(1, 3, figsize=(12, 4.6), sharey=True)
+print(draw_changes(axes, changes))
 plt.show()
-print(rows)
 
 # %% [markdown]
-# *In words: in each panel three bars leave the grey line of 2019, to the left where something gets smaller. Six panels show hardly a bar. GQA's cache reaches 1/4.*
+# *In words: one row per change, one panel each for parameters, FLOPs and cache. Most bars are too short to see; GQA's reach -12, -11 and -75 %.*
 #
-# Six of seven changes are almost free in every currency we can count: they were made for quality, stability or length. One is different: GQA leaves the
-# work per token nearly as it was and cuts what is **kept** per token. That one is about serving, and chapters 05 and 06 are about little else.
+# Six of seven changes cost or save next to nothing that we can count: they were made for quality, stability or length. GQA is different: a tenth of the
+# work, and three quarters of what is **kept** per token. Chapters 05 and 06 are about little else.
 #
 # The 12 % of parameters that GQA saves are usually spent again. Llama 3 8B (8 KV heads) has `intermediate_size` 14,336, which is $3.5\,d$ and not $\frac83 d$:
 
@@ -184,10 +191,10 @@ for name in ("llama-2-7b", "llama-3-8b"):
 # %% [markdown]
 # ### Now you: put a block together
 #
-# Seven choices, a size, a context. The bars always compare **your** block with the 2019 block of the same size.
+# The bars compare **your** block with the 2019 block of the same size.
 #
 # Try: `SwiGLU, 4 d kept`: what does the third matrix cost then? `MLA` at 131,072 tokens: what does it pay for its small cache? `learned table` against `RoPE` in the
-# tiny size while the context grows. (MLA is sized as DeepSeek-V2 sizes it: $d_c = 4 d_h$ and $d_R = d_h / 2$.)
+# tiny size while the context grows.
 
 # %%
 glance_explorer
@@ -196,36 +203,38 @@ glance_explorer
 for attention in ("MHA", "GQA", "MQA", "MLA"):
     t = glance_explorer.table(attention=attention, size="70B", context=131072)
     one, whole = t["new"]["cache"], t["new"]["cache_at"] / 2**30
-    print(f"{attention}: {one:>9,} bytes a token, {whole:>5.4g} GiB for 131,072 tokens")
+    print(f"{attention}: {one:>9,} bytes per token, {whole:>5.4g} GiB for 131,072 tokens")
 gqa = glance_explorer.table(size="70B", context=131072)["new"]
-check_equal("Llama-3-70B's cache for a token", gqa["cache"], 327_680)
+check_equal("Llama-3-70B's cache per token", gqa["cache"], 327_680)
 weights = 2 * parameters(read_config(configs.path("llama-3-70b"))).total
 check_equal("its weights in bf16, GB", round(weights / 1e9), 141)
 
 # %% [markdown]
-# Read the first line against the last check: with MHA, **one** conversation of 131,072 tokens would need more than twice the memory of all the weights.
+# With MHA, **one** conversation of 131,072 tokens would need more than twice the memory of all the weights.
 #
 # ### "4 to 60 times smaller": than what?
 #
 # A ratio needs its denominator. Here: the same model with plain MHA, one key and one value head for each query head. **Predict** it for Llama-3-8B (32 query heads, 8 KV
-# heads) and for DeepSeek-V3 (128 heads; it keeps 512 + 64 numbers a layer, and MHA would keep 128 keys and values of 128).
+# heads) and for DeepSeek-V3 (128 heads; it keeps 512 + 64 numbers per layer, and MHA would keep 128 keys and values of 128).
 
 # %%
 my_guess = {"Llama-3-8B": None, "DeepSeek-V3": None}
 ratio = {"Llama-3-8B": 32 / 8, "DeepSeek-V3": 128 * (128 + 128) / (512 + 64)}
 for name, value in ratio.items():
     predict(my_guess[name], round(value, 1), f"times, {name}")
+
+# %%
 exact = 128 * (192 + 128) / (512 + 64)  # V3's own keys are 128 + 64 wide
 print(f"DeepSeek-V3 against itself without compression: {exact:.1f} times")
 check_close("4 to 60, and 71", [*ratio.values(), exact], [4, 56.9, 71.1], 0.001)
 
 # %% [markdown]
-# "60" is 57 with keys of 128; V3's real keys are wider, which gives 71. [Chapter 06](06_mla.ipynb) has a third denominator. Whenever you read "N times smaller", ask.
+# "60" is 57 with keys of 128; V3's real keys are wider, which gives 71. [Chapter 06](06_mla.ipynb) has a third denominator.
 #
-# ### A table ends, a rotation does not
+# ### One token too many
 #
 # The 2019 block looks positions up in a learned table. Give the old model one token more than the 1,024 it was built for. Then build both anew for 4,096 and load
-# the old weights. **Predict** which of the two takes them.
+# the old weights. **Predict** how many tensors of each do not fit.
 
 # %%
 try:
@@ -234,27 +243,30 @@ except ValueError as error:
     print(error)
 
 # %%
-def fits(longer, trained):
+def misfits(longer, trained):
     theirs = trained.state_dict()
-    return all(p.shape == theirs[name].shape for name, p in longer.state_dict().items())
+    return sum(p.shape != theirs[name].shape for name, p in longer.state_dict().items())
 
 
-my_guess = None  # "2019", "today" or "both"
+my_guess = {"2019": None, "today": None}
 longer = {"2019": GPT2LM(1000, max_len=4096), "today": LlamaStyleLM(1000, max_len=4096)}
-takers = [name for name, model in longer.items() if fits(model, old if name == "2019" else new)]
-predict(my_guess, "both" if len(takers) == 2 else takers[0])
+for name, trained in (("2019", old), ("today", new)):
+    predict(my_guess[name], misfits(longer[name], trained), f"({name})")
+
+# %%
 longer = longer["today"]
 _ = longer.load_state_dict(new.state_dict())
 check_close("the longer model, first 16 tokens", longer(idx), new(idx))
 check_shape("logits for 2,000 tokens", longer(idx.repeat(1, 125)), [2, 2000, 1000])
 
 # %% [markdown]
-# For RoPE, `max_len` is a setting and not a tensor. That it **runs** beyond its trained length does not yet mean that it runs well: [chapter 04](04_rope_in_practice.ipynb).
+# The table is a tensor of 1,024 rows. For RoPE, `max_len` is a setting. That it **runs** beyond its trained length does not yet mean that it runs well: [chapter 04](04_rope_in_practice.ipynb).
 #
-# ## 4 · The same six questions, asked of real models
+# ## 4 · Six questions to real models
 #
-# Every model on a hub has a config.json. `lib.read_config` reads it; here are its six answers for eight models. (The files come with the book,
-# unchanged.) `GQA 4:1` means four query heads to a KV head. In a *window* a layer sees only the last tokens, and *of latents* means MLA's short vectors.
+# Every model on a hub has a config.json. `lib.read_config` reads it; here are its six answers for eight models.
+# `GQA 4:1` means four query heads per KV head. In a *window* a layer sees only the last tokens. A GeGLU has GELU in SwiGLU's place; two numbers behind RoPE are the bases of two kinds of layers. *Of latents*: MLA norms its
+# short vectors, which is not QK-norm, since keys are made from them afterwards.
 
 # %%
 models = ("gpt2", "llama-2-7b", "llama-3-8b", "olmo-2-7b")
@@ -267,38 +279,75 @@ check_equal("models with RMSNorm", sum("RMS" in a["norm"] for a in answers.value
 check_equal("models with RoPE", sum("RoPE" in a["positions"] for a in answers.values()), 7)
 
 # %% [markdown]
-# After GPT-2, RMSNorm and RoPE are everywhere here, and so is a gated feed-forward, alone or in the experts of a MoE. The rest is where today's models differ: where the norms stand, how many KV heads, windows, QK-norm, tying. By
-# [chapter 10](10_real_models.ipynb) you will read such a line from any config.json, and catch it where it misleads.
+# After GPT-2, RMSNorm and RoPE are everywhere here, and so is a gated feed-forward, alone or in the experts of a MoE. Today's models differ in the rest: the place of the norms, the number of KV heads, windows, QK-norm, tying.
 #
 # ## 5 · Notation
 #
-# The same few quantities have a different name in every code base. This book uses the first column.
+# The same quantities have a different name in every code base. This book uses the first column.
 #
-# | ours | symbol | Hugging Face config.json | Meta, DeepSeek code | elsewhere |
-# |---|---|---|---|---|
-# | `d` | $d$ | `hidden_size` | `dim` | `n_embd`, `d_model` |
-# | `n_layers` | $L$ | `num_hidden_layers` | `n_layers` | `n_layer` |
-# | `n_heads` | $h$ | `num_attention_heads` | `n_heads` | `n_head` |
-# | `n_kv_heads` | $n_{kv}$ | `num_key_value_heads` | `n_kv_heads` | `n_query_groups`, `n_local_heads`, `n_kv_groups` |
-# | `group_size` = $h / n_{kv}$ | | `num_key_value_groups` (!) | `n_rep` | `q_per_kv` |
-# | `head_dim` | $d_h$ | `head_dim` | `head_dim` | `head_size` |
-# | `d_ff` | $d_{ff}$ | `intermediate_size` | `hidden_dim` (before rounding) | |
-# | `rope_base` | $b$ | `rope_theta` | `rope_theta` | `rotary_emb_base` |
-# | `kv_lora_rank`, `qk_rope_head_dim` | $d_c$, $d_R$ | the same | the same | |
-# | `attn_norm`, `ffn_norm` | | `input_layernorm`, `post_attention_layernorm` (!) | as ours | `norm_1`, `norm_2` |
+# | ours | symbol | config.json (Llama) | module or tensor in transformers | Meta's Llama code | elsewhere |
+# |---|---|---|---|---|---|
+# | `d` | $d$ | `hidden_size` | | `dim` | `n_embd`, `d_model` |
+# | `n_layers` | $L$ | `num_hidden_layers` | | `n_layers` | `n_layer` |
+# | `n_heads` | $h$ | `num_attention_heads` | | `n_heads` | `n_head` |
+# | `n_kv_heads` | $n_{kv}$ | `num_key_value_heads` | | `n_kv_heads` | `n_query_groups`, `n_local_heads` |
+# | `group_size` = $h / n_{kv}$ | | | `num_key_value_groups` (!) | `n_rep` | `q_per_kv` |
+# | `head_dim` | $d_h$ | `head_dim` | `head_dim` | `head_dim` | `head_size` |
+# | `d_ff` | $d_{ff}$ | `intermediate_size` | | `hidden_dim` (before rounding) | DeepSeek: `inter_dim` |
+# | `rope_base` | $b$ | `rope_theta` | | `rope_theta` | `rotary_emb_base` |
+# | `kv_lora_rank`, `qk_rope_head_dim` | $d_c$, $d_R$ | the same (DeepSeek) | | | |
+# | `attn_norm`, `ffn_norm` | | | `input_layernorm`, `post_attention_layernorm` (!) | `attention_norm`, `ffn_norm` | `norm_1`, `norm_2` |
 #
 # Two traps, marked (!): `num_key_value_groups` counts query heads **per** KV head, not KV heads. And `post_attention_layernorm` is the norm **before** the feed-forward.
 #
-# Letters in shape comments: $B$ rows in the batch, $T$ tokens in this call, $S$ tokens that are attended to (past and present), $V$ vocabulary. Memory is in KiB, MiB, GiB
-# ($2^{10}$, $2^{20}$, $2^{30}$ bytes); a vendor's GB are $10^9$.
+# In shape comments: $B$ rows in the batch, $T$ tokens in this call, $S$ tokens that are attended to, $V$ vocabulary. Memory is in KiB, MiB, GiB
+# ($2^{10}$, $2^{20}$, $2^{30}$ bytes); file sizes and bandwidths in GB are $10^9$ bytes.
 #
 # ## 6 · A real model, through this code
 #
 # SmolLM2-135M-Instruct is a block of exactly this kind: 30 layers, width 576, 9 query and 3 KV heads, RoPE, SwiGLU, tied. `make lab` has put its weights into `models/`.
-# No model library stands behind it: `lib` reads the file, PyTorch multiplies, and the `Block` of the picture runs it.
+# No model library is involved: `lib` reads the file, PyTorch multiplies, and the `Block` of the picture runs it.
+#
+# Suppose its config.json were lost. **Exercise 1. Read the shapes.** `shapes` has the name and shape of every tensor (Llama's names: `model.layers.0.self_attn.q_proj.weight`, `k_proj`, `mlp.up_proj`, `lm_head.weight` where untied); write what they tell. Why must `head_dim` be given?
+
+# %% tags=["exercise"]
+def my_sizes(shapes, head_dim):
+    """{"model.embed_tokens.weight": (49152, 576), ..} -> {"d": , "n_heads": , "n_kv_heads": , "d_ff": , "tied": }"""
+    ...
+
+# %% tags=["check"]
+check("00.shapes", my_sizes)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def shapes_solution(shapes, head_dim):
+    layer = "model.layers.0."
+    rows = lambda name: shapes[layer + name + ".weight"][0]
+    return {
+        "d": shapes["model.embed_tokens.weight"][1],
+        "n_heads": rows("self_attn.q_proj") // head_dim,
+        "n_kv_heads": rows("self_attn.k_proj") // head_dim,
+        "d_ff": rows("mlp.up_proj"),
+        "tied": "lm_head.weight" not in shapes,
+    }
+
+
+check("00.shapes", shapes_solution)
 
 # %%
+sizes = mine("00.shapes")
 folder = lib.find_model()
+with safe_open(folder / "model.safetensors", "pt") as file:
+    shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+print("heads of 64:", sizes(shapes, 64))
+print("heads of 32:", sizes(shapes, 32))
+names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size", "tie_word_embeddings")
+fields = configs.load("smollm2-135m")
+check_equal("what its config.json says", list(sizes(shapes, 64).values()), [fields[n] for n in names])
+
+# %% [markdown]
+# Both lines fit every tensor: nine heads of 64 or eighteen of 32 make the same matrix. Only a QK-norm gain, which is one head long, would give the width away.
+
+# %%
 model, tokenizer = lib.load_model(folder), lib.load_tokenizer(folder)
 print(type(model.blocks[0]).__module__, type(model.blocks[0]).__name__, "x", len(model.blocks))
 check_equal("parameters", count(model), 134_515_008)
@@ -306,30 +355,30 @@ prompt = lib.chat_prompt("What is the capital of France?")
 print(prompt)
 
 # %% [markdown]
-# That is all the magic of a chat: a text with marks for whose turn it is, which the model continues. Greedy decoding takes the likeliest token each time. **Write down** its answer.
-#
-# The last digits of logits differ between machines, so we also measure by how much each token won. A margin above 0.05 is far more than any rounding.
+# A chat is a text with marks for whose turn it is, which the model continues. Greedy decoding takes the likeliest token each time. **Write down** its answer. (Logits differ between machines by rounding; we check that each token won by far more.)
 
 # %%
 my_guess = None
 idx = torch.tensor([tokenizer.encode(prompt).ids])
 out = lib.generate(model, idx, max_new_tokens=7)
 best = model(out[:, :-1])[0, idx.shape[1] - 1 :].topk(2).values
-check_equal("each token wins by more than 0.05", bool((best[:, 0] - best[:, 1] > 0.05).all()), True)
 answer = tokenizer.decode(out[0, idx.shape[1] :].tolist())
 predict(my_guess, answer)
+
+# %%
+check_equal("each token wins by more than 0.05", bool((best[:, 0] - best[:, 1] > 0.05).all()), True)
 check_equal("the answer", answer, "The capital of France is Paris.")
 
 # %% [markdown]
-# Ask it something else: change the question, give it more than 7 tokens, and run both cells again (the checks will then complain, as they should). Or in a terminal, streaming:
+# Ask it something else: change the question, give it more than 7 tokens, and run the cells again (the checks will then complain). Or in a terminal, streaming:
 # `python -m lib generate "Why is the sky blue?"`. With 135 million parameters it is fluent and knows little.
 #
 # ## Exercises
 #
-# Each exercise has three cells: yours, the check, and a folded solution. The check knows the usual mistakes by name. What you solve is kept in `.progress.json` beside
-# your copies in `work/`, and `progress()` shows it. Nothing is sent anywhere.
+# Each exercise has three cells: yours, the check, and a folded solution. What you solve is kept in `.progress.json` beside
+# your copies in `work/`; nothing is sent anywhere.
 #
-# **1. Count a block.** Parameters of one modern block as in the table of section 1: GQA, QK-norm (one gain of `head_dim` for q, one for k), SwiGLU, two norms, no biases.
+# **2. Count a block.** Parameters of one modern block as in the table of section 1: GQA, QK-norm (one gain of `head_dim` for q, one for k), SwiGLU, two norms, no biases.
 
 # %% tags=["exercise"]
 def my_block_parameters(d, n_heads, n_kv_heads, head_dim, d_ff):
@@ -347,28 +396,7 @@ def block_solution(d, n_heads, n_kv_heads, head_dim, d_ff):
 check("00.block", block_solution)
 
 # %% [markdown]
-# **2.** Which change does a user of a model served to thousands notice, although it leaves the FLOPs of a token nearly as they were?
-#
-# - a. SwiGLU for GELU
-# - b. RMSNorm for LayerNorm
-# - c. RoPE for a table
-# - d. GQA for MHA
-
-# %% tags=["exercise"]
-my_change = None
-
-# %% tags=["check"]
-check("00.serving", my_change)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def serving_solution():
-    return "d"
-
-
-check("00.serving", serving_solution)
-
-# %% [markdown]
-# **3.** A model of width 4,096 is taken from 1,024 to 131,072 positions. How many **parameters** for positions does each block gain?
+# **3.** A model of width 5,120 is taken from 2,048 to 65,536 positions. How many **parameters** for positions does each gain?
 
 # %% tags=["exercise"]
 my_parameters = {"2019": None, "today": None}
@@ -378,7 +406,7 @@ check("00.table", my_parameters)
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
 def table_solution():
-    return {"2019": 4096 * (131072 - 1024), "today": 0}
+    return {"2019": 5120 * (65536 - 2048), "today": 0}
 
 
 check("00.table", table_solution)
@@ -423,19 +451,16 @@ check("00.claims", claims_solution)
 # %% [markdown]
 # ## What you can do now
 #
-# You **named** six changes and saw where each stands; **counted** both blocks and found that one change alone shrinks the cache; **told** computed
-# figures from claims; **read** six answers out of eight config files; and **used** every tool of the book. Proved here: the modern model's 3,283,456
-# parameters and [2, 16, 1000] logits, GPT-2's count, and a real model answering through the same class.
+# You **named** six changes and saw the place of each; **counted** both blocks and found that one change alone shrinks the cache; **told** computed
+# figures from claims; **read** a model's sizes out of its tensors and six answers out of eight config files.
 #
-# **Where to go.** In order, 01 to 11; each chapter takes one box of the picture apart, and the last runs the boxes as GPU kernels. In a hurry: 04 if a port talks nonsense, 05 and 06 if memory is short, 10 if there is a config.json to
-# understand.
+# **Where to go.** In order: each chapter takes one box of the picture apart, and the last runs them as GPU kernels. In a hurry: 04 if a port talks nonsense, 05 and 06 if memory is short, 10 for a config.json.
 #
-# **In practice.** "Everyone uses pre-norm, SwiGLU, RoPE and no biases" is nearly true: in section 4, OLMo 2 (`model_type` olmo2) norms after each part, Gemma 3 before and after, its gate is a GELU
-# (`hidden_activation` gelu_pytorch_tanh), and gpt-oss has biases (`attention_bias` true). [Chapter 10](10_real_models.ipynb) counts such exceptions.
+# **In practice.** "Everyone uses pre-norm, SwiGLU, RoPE and no biases" is nearly true: OLMo 2 (`model_type` olmo2) norms after each part, Gemma 3 before and after, with a GELU gate
+# (`hidden_activation` gelu_pytorch_tanh), and gpt-oss has biases (`attention_bias` true).
 #
-# **Sources.** Zhang & Sennrich 2019 ([arXiv 1910.07467](https://arxiv.org/abs/1910.07467)): RMSNorm. Shazeer 2020 (2002.05202): SwiGLU. Su et al. 2021 (2104.09864): RoPE. Shazeer 2019 (1911.02150): MQA. Ainslie et al. 2023
-# (2305.13245): GQA. DeepSeek-AI 2024 (2405.04434): MLA. Dehghani et al. 2023 (2302.05442): QK-norm in ViT-22B. Press & Wolf 2016 (1608.05859): tying. Touvron et al. 2023 (2302.13971): LLaMA,
-# which put most of it together. Llama Team 2024 (2407.21783).
+# **Sources.** Zhang & Sennrich 2019 ([arXiv 1910.07467](https://arxiv.org/abs/1910.07467)): RMSNorm. Shazeer 2020 ([2002.05202](https://arxiv.org/abs/2002.05202)): SwiGLU. Su et al. 2021 ([2104.09864](https://arxiv.org/abs/2104.09864)): RoPE. Shazeer 2019 ([1911.02150](https://arxiv.org/abs/1911.02150)): MQA. Ainslie et al. 2023
+# ([2305.13245](https://arxiv.org/abs/2305.13245)): GQA. DeepSeek-AI 2024 ([2405.04434](https://arxiv.org/abs/2405.04434)): MLA. Dehghani et al. 2023 ([2302.05442](https://arxiv.org/abs/2302.05442)): QK-norm in ViT-22B. Press & Wolf 2016 ([1608.05859](https://arxiv.org/abs/1608.05859)): tying. Touvron et al. 2023 ([2302.13971](https://arxiv.org/abs/2302.13971)): LLaMA. Chowdhery et al. 2022 ([2204.02311](https://arxiv.org/abs/2204.02311)): PaLM, which had SwiGLU, RoPE, MQA, no biases and a tied head together first. Llama Team 2024 ([2407.21783](https://arxiv.org/abs/2407.21783)).
 
 # %%
 progress("00")

@@ -9,7 +9,7 @@
 # - **tell apart** the conventions of real models;
 # - **prove** when the mean, and when the gain, can be left out without changing one logit.
 #
-# You need the GPT block of 2019 and a little linear algebra. About 45 minutes.
+# You need the GPT block of 2019 and a little linear algebra. About 40 minutes.
 
 # %%
 import math

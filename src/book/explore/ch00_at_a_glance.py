@@ -33,10 +33,10 @@ CHANGES = (
     ("positions", "RoPE for a table", "03, 04"),
     ("attention", "GQA for MHA", "05, 06"),
     ("qk_norm", "QK-norm added", "07"),
-    ("head", "a head of its own", "08"),
+    ("head", "untied head", "08"),
     ("biases", "no biases", "09"),
 )
-LOWEST, HIGHEST = 1 / 90, 8
+LOWEST, HIGHEST = 1 / 90, 8  # the ends of the axis: no setting of the knobs goes below 1/64 or above 4.3
 
 
 def block_config(size="7B", context=4096, **parts):
@@ -89,7 +89,7 @@ def one_at_a_time(size="7B", context=4096):
 
 
 ROWS = ("parameters", "flops", "cache")
-NAMES = {"parameters": "parameters", "flops": "FLOPs for a token", "cache": "cache for a token"}
+NAMES = {"parameters": "parameters", "flops": "FLOPs per token", "cache": "cache per token"}
 
 
 def factor(value):
@@ -115,7 +115,7 @@ def make_bars(ax, fontsize=14):
 
 def set_bars(bars, texts, ratio):
     for bar, text, key in zip(bars, texts, ROWS, strict=True):
-        r = min(max(ratio[key], LOWEST), HIGHEST)
+        r = ratio[key]
         bar.set_x(min(r, 1))
         bar.set_width(abs(r - 1))
         text.set_x(max(r, 1) * 1.12)
@@ -178,7 +178,7 @@ glance_explorer = Explorer(
         Choice("positions", {"learned": "learned table", "rope": "RoPE"}, "rope"),
         Choice("norm", {"layer": "LayerNorm", "rms": "RMSNorm"}, "rms"),
         Choice("qk_norm", {"no": "no QK-norm", "yes": "QK-norm"}, "yes", label="queries and keys"),
-        Choice("head", {"tied": "tied", "untied": "of its own"}, "untied", label="head"),
+        Choice("head", {"tied": "tied", "untied": "untied"}, "untied", label="head"),
         Choice("biases", {"yes": "biases", "no": "no biases"}, "no", label="linear layers"),
     ],
     player={"attention": None, "ffn": None, "size": None, "positions": None, "context": [1024, 4096, 131072]},
@@ -200,15 +200,34 @@ glance_explorer = Explorer(
 )  # fmt: skip
 
 
-def draw_changes(fig, rows):
-    """Small multiples: the explorer's three bars for each change alone. Returns one line a change."""
-    axes = fig.subplots(2, 4, sharex=True, sharey=True).flatten()
-    lines = []
-    for ax, (name, where, t) in zip(axes, rows, strict=True):
-        set_bars(*make_bars(ax, fontsize=12), t["ratio"])
-        ax.set_title(name, fontsize=14)
-        ax.set_xticks([1 / 64, 1 / 8, 1], ["1/64", "1/8", "1"])
-        ax.set_yticks(range(3), ["parameters", "FLOPs", "cache"], fontsize=12)
+def draw_changes(axes, rows):
+    """Each change alone, in per cent of 2019: parameters, FLOPs and cache on three axes, one row per change. Returns the rows as text."""
+    lines, places = [], range(len(rows))
+    for ax, key in zip(axes, ROWS, strict=True):
+        change = [100 * (t["ratio"][key] - 1) for _, _, t in rows]
+        ax.barh(places, change, 0.6, color=COLORS["new"])
+        ax.axvline(0, color=COLORS["old"], lw=3)
+        low, high = min(change), max(change)
+        for y, value in enumerate(change):
+            side = -1 if value < 0 else 1
+            words = "0" if value == 0 else f"{value:+.2g}".replace("-", "−")
+            ax.text(
+                value + side * 0.02 * (high - low),
+                y,
+                words,
+                ha="right" if side < 0 else "left",
+                va="center",
+                fontsize=12,
+            )
+        ax.set(
+            xlim=(low - 0.3 * (high - low), high + 0.25 * (high - low)),
+            title=NAMES[key],
+            xlabel="change from 2019, %",
+        )
+        ax.grid(axis="y", visible=False)
+    axes[0].set_yticks(places, [name for name, _, _ in rows], fontsize=13)
+    axes[0].invert_yaxis()
+    for name, where, t in rows:
         lines.append(f"{name:<23}" + "".join(f"{factor(t['ratio'][k]):<14}" for k in ROWS) + f"ch. {where}")
     return "\n".join([f"{'':<23}{'parameters':<14}{'FLOPs':<14}cache", *lines])
 
@@ -225,7 +244,7 @@ PLACES = (
     ("feed-forward", 6.5, "GELU, 4 d", "SwiGLU, 8/3 d", True, "02"),
     ("write-in", 7.6, "added to the stream", "added to the stream", False, "09"),
     ("norm", 9.2, "LayerNorm", "RMSNorm", True, "01"),
-    ("head", 10.4, "head: the embedding again (tied)", "head: tied, or of its own", True, "08"),
+    ("head", 10.4, "head: the embedding again (tied)", "head: tied or untied", True, "08"),
 )
 TWO_LINES = {"QK-norm, RoPE, GQA or MLA": "QK-norm, then RoPE on q, k\nGQA or MLA", "token embedding + position table": "token embedding\n+ position table"}  # fmt: skip
 STREAM, LEFT, WIDE = 0.9, 2.1, 4.9
@@ -270,7 +289,7 @@ def draw_blocks(axes):
         ax.text(
             STREAM - 0.62,
             4.9,
-            "residual stream, d numbers a token",
+            "residual stream, d numbers per token",
             rotation=90,
             ha="center",
             va="center",
@@ -291,7 +310,7 @@ def draw_blocks(axes):
                     width,
                     TWO_LINES.get(words, words),
                     color,
-                    filled=differs and words != "token embedding",
+                    filled=differs,
                 )
     ax = axes[1]
     ax.plot([7.2, 7.75], [6.5, 6.5], color=COLORS["old"], lw=2, ls="--")
