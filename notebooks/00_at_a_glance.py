@@ -52,9 +52,9 @@ _ = torch.set_grad_enabled(False)
 # Both models below have the same shape: 1,000 tokens in the vocabulary, width 256, 4 layers, 8 heads. One is built as in 2019, one as today.
 #
 # **How this book works.** Before a result is shown, you write down what you expect: replace `None` by your number, then run. `predict` tells you how
-# far off you were. 
+# far off you were.
 #
-# Today's feed-forward has three matrices of width 688 where the old one has two of width 1,024. 2 heads of keys and values (**KV heads**) serve its 8
+# Today's feed-forward has three matrices of width 688 where the old one has two of width 1,024. Two heads of keys and values (**KV heads**) serve its 8
 # query heads. It has no table of 1,024 positions, and its head is untied: a second matrix, not the embedding again. **Predict** its parameters; the first line gives you the old model's.
 
 # %%
@@ -124,7 +124,7 @@ print(rows)
 # ## 3 · Six changes, and what each buys
 #
 # A few words first. While it writes, a model keeps the keys and values of every past token: the **cache**. **MHA** has a KV head for each query head, as in 2019; **GQA**
-# has one per group of them (GQA-8: eight in all), **MQA** one for all, and **MLA** keeps one short vector, the **latent**, from which keys and values are made again. **RoPE** rotates q and k by an
+# has one per group of them (GQA-8: eight groups), **MQA** one for all, and **MLA** keeps one short vector, the **latent**, from which keys and values are made again. **RoPE** rotates q and k by an
 # angle that grows with the position. **RMSNorm** divides a vector by its root mean square and, unlike LayerNorm, subtracts no mean. **SwiGLU** multiplies two linear maps, one of them through an activation. **QK-norm** normalises each q and k before they meet.
 #
 # | | 2019 | today | computed in this book | a claim of | ch. |
@@ -132,7 +132,7 @@ print(rows)
 # | norm | LayerNorm | RMSNorm | one mean and one vector less | as good without the mean: Zhang & Sennrich 2019 | 01 |
 # | feed-forward | GELU, $4d$ | SwiGLU, about $\frac83 d$ | equal parameters, equal FLOPs | lower loss: Shazeer 2020, who says outright that he has no explanation | 02 |
 # | positions | a learned table | RoPE on q and k | scores depend on $n-m$ alone, no parameters, no last row | | 03, 04 |
-# | attention | MHA | GQA or MLA | the cache, 2 to 16 times smaller with the GQA models here, up to 71 | quality: GQA-8 near MHA (Ainslie 2023), MQA below it (Shazeer 2019), MLA equal or better (DeepSeek-V2) | 05, 06 |
+# | attention | MHA | GQA or MLA | the cache: 2 to 8 times smaller with the GQA of section 4, 71 with DeepSeek-V3's MLA | quality: GQA-8 near MHA (Ainslie 2023), MQA below it (Shazeer 2019), MLA equal or better (DeepSeek-V2) | 05, 06 |
 # | q and k | as they come | QK-norm (some models) | attention logits bounded | stable training at scale: ViT-22B | 07 |
 # | head | tied | tied or untied | $V d$ parameters | | 08 |
 #
@@ -176,8 +176,8 @@ plt.show()
 # %% [markdown]
 # *In words: one row per change, one panel each for parameters, FLOPs and cache. Most bars are too short to see; GQA's reach -12, -11 and -75 %.*
 #
-# Six of seven changes cost or save next to nothing that we can count: they were made for quality, stability or length. GQA is different: a tenth of the
-# work, and three quarters of what is **kept** per token. Chapters 05 and 06 are about little else.
+# Six of seven changes cost or save next to nothing that we can count: they were made for quality, stability or length. GQA is different: it saves a tenth of the
+# work, and three quarters of what is **kept** per token. Chapters [05](05_kv_cache.ipynb) and [06](06_mla.ipynb) are about little else.
 #
 # The 12 % of parameters that GQA saves are usually spent again. Llama 3 8B (8 KV heads) has `intermediate_size` 14,336, which is $3.5\,d$ and not $\frac83 d$:
 
@@ -305,7 +305,7 @@ check_equal("models with RoPE", sum("RoPE" in a["positions"] for a in answers.va
 #
 # ## 6 · A real model, through this code
 #
-# SmolLM2-135M-Instruct is a block of exactly this kind: 30 layers, width 576, 9 query and 3 KV heads, RoPE, SwiGLU, tied. `make lab` has put its weights into `models/`.
+# SmolLM2-135M-Instruct is made of blocks of exactly this kind. `make lab` has put its weights into `models/`.
 # No model library is involved: `lib` reads the file, PyTorch multiplies, and the `Block` of the picture runs it.
 #
 # Suppose its config.json were lost. **Exercise 1. Read the shapes.** `shapes` has the name and shape of every tensor (Llama's names: `model.layers.0.self_attn.q_proj.weight`, `k_proj`, `mlp.up_proj`, `lm_head.weight` where untied); write what they tell. Why must `head_dim` be given?

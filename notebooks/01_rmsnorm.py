@@ -181,7 +181,7 @@ check("01.overflow", overflow_solution)
 # $300^2 = 90{,}000$ is more than fp16 holds: the mean square is $\infty$, and no error, no NaN tells of it
 # ([skyzh/tiny-llm#288](https://github.com/skyzh/tiny-llm/issues/288)). One entry above 256 is enough for a whole row.
 #
-# Now SmolLM2 itself: 61 norms, one sentence of 30 tokens. All but the norms stays in fp32. **Predict** how many of the 30 tokens become zeros
+# Now SmolLM2 itself, with such a careless norm in all 61 places; everything else stays in fp32. **Predict** how many of the 30 tokens of a sentence become zeros
 # at the first norm, the 31st and the last, and the loss in nats per token (4.03 with the right norm; 49,152 tokens in the vocabulary).
 
 # %%
@@ -217,8 +217,8 @@ print(f"largest entry: first token {first.max():,.0f}, any other {others.max():.
 # The model is exactly uniform, and nothing complained. The first token dies early: some of its entries are in the thousands, a **massive activation** (Sun et al. 2024, [arXiv 2402.17762](https://arxiv.org/abs/2402.17762)).
 # It comes with the **attention sink** (Xiao et al. 2023, [arXiv 2309.17453](https://arxiv.org/abs/2309.17453)): many heads park their weight on that token ([chapter 07](07_qk_norm.ipynb)). The others follow because the stream grows with depth (section 5).
 #
-# **bf16** has the range of fp32 and 8 bits of precision. Its careless norm makes a row a little too long or too short, and here that costs nothing that counts. So fp32 statistics
-# are a must in fp16 and a precaution in bf16, which is free: a kernel widens $x$ after reading it.
+# **bf16** has the range of fp32 and 8 bits of precision. Its careless norm makes a row a little too long or too short, and here the loss hardly moves. So fp32 statistics
+# are a must in fp16 and a precaution in bf16. They are free: a kernel widens $x$ after reading it.
 #
 # ### Move the sliders
 #
