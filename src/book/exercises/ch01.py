@@ -92,6 +92,14 @@ def _first_axis(x, weight, eps):
     return _scaled(x, weight, (x.float().pow(2).mean(0, keepdim=True) + eps).rsqrt())
 
 
+def _median(x, weight, eps):
+    return _scaled(x, weight, (x.float().pow(2).median(-1, keepdim=True).values + eps).rsqrt())
+
+
+def _largest(x, weight, eps):
+    return _scaled(x, weight, 1 / (x.float().abs().amax(-1, keepdim=True) + eps))
+
+
 def _multiplied(x, weight, eps):
     return _scaled(x, weight, (x.float().pow(2).mean(-1, keepdim=True) + eps).sqrt())
 
@@ -165,6 +173,8 @@ rms_norm = Exercise(
         Mistake(_mean_of_sizes, "x is divided by the mean of its absolute values; the entries are to be squared, averaged, and the root taken.", "For x = [1, 7], what are mean |x| and the root mean square?"),
         Mistake(_square_of_mean, "The mean is squared: it must be the mean of the squares.", "What do you divide x = [1, -1] by?"),
         Mistake(_first_axis, "The mean runs over the first axis; each token has a mean square of its own, over its features.", "If a second token is added to x, may the first token's output change?"),
+        Mistake(_median, "The median of the squares is taken; the norm needs their mean.", "For x = [0, 0, 3], what are the median and the mean of the squares?"),
+        Mistake(_largest, "x is divided by its largest entry.", "For x = [1, 7], what is the root mean square?"),
         Mistake(_multiplied, "x is multiplied by the root mean square instead of divided by it.", "If x doubles, by what factor does your output grow, and by what factor should it grow?"),
         Mistake(_gain_inside, "The gain is applied before the mean square is taken, so the norm undoes much of it.", "What should the output do when every gain is doubled?"),
         Mistake(_gain_divides, "The output is divided by the weight.", "What does a gain of 2 do to the output?"),
