@@ -15,6 +15,7 @@ import math
 from types import MappingProxyType
 
 import matplotlib as mpl
+import matplotlib.patches
 
 # A colour is a meaning. Do not use "cached" for anything that is not held in memory between two steps.
 COLORS = MappingProxyType(
@@ -117,3 +118,42 @@ def label_bars(ax, bars, texts, gap=4, **text):
         keys = {"ha": "center", "va": "bottom", "fontsize": 12} | text
         made.append(ax.annotate(words, at, xytext=(0, gap), textcoords="offset points", **keys))
     return made
+
+
+def draw_cached(axes, h=8, n_kv=2, head_dim=128, latent=512, rope_key=64):
+    """What MHA, GQA, MQA and MLA keep per token and layer, one panel each; returns a line of text for each.
+
+    h query heads at the top; in the red frame what stays in memory: keys and values of each KV head, or one latent and one rope key.
+    Above MLA's latent, hollow, the h keys and values that are made from it and not kept.
+    """
+    lines, x = [], [i + 0.5 for i in range(h)]
+    for ax, kind in zip(axes, ("MHA", f"GQA-{n_kv}", "MQA", "MLA"), strict=True):
+        heads = {"MHA": h, "MQA": 1}.get(kind, n_kv)
+        ax.set(xlim=(-0.7, h + 0.7), ylim=(-1.35, 3.35))
+        ax.axis("off")
+        ax.set_title(kind, loc="center")
+        ax.plot(x, [3] * h, "o", color=COLORS["q"], ms=11)
+        if kind == "MLA":
+            numbers, what = latent + rope_key, f"{latent} + {rope_key}"
+            for at in x:
+                ax.plot([at, at, h * 0.42], [2.85, 1.75, 0.45], color=COLORS["old"], lw=1.2)
+                ax.plot([at], [2.0], "s", mfc=COLORS["paper"], mec=COLORS["k"], ms=10)
+                ax.plot([at], [1.5], "s", mfc=COLORS["paper"], mec=COLORS["v"], ms=10)
+            ax.barh([0.1], [h * 0.84], left=0, height=0.5, color=COLORS["latent"])
+            ax.barh([0.1], [h * 0.12], left=h * 0.88, height=0.5, color=COLORS["rope"])
+            ax.text(h * 0.42, 0.08, "latent", ha="center", va="center", fontsize=13)
+        else:
+            numbers, what = 2 * heads * head_dim, f"2 x {heads} x {head_dim}"
+            at = [(i + 0.5) * h / heads for i in range(heads)]
+            for i, top in enumerate(x):
+                ax.plot([top, at[i * heads // h]], [2.8, 0.5], color=COLORS["old"], lw=1.2)
+            ax.plot(at, [0.35] * heads, "s", color=COLORS["k"], ms=11)
+            ax.plot(at, [-0.15] * heads, "s", color=COLORS["v"], ms=11)
+        ax.add_patch(
+            mpl.patches.Rectangle((-0.45, -0.5), h + 0.9, 1.2, fill=False, ec=COLORS["cached"], lw=2.5)
+        )
+        ax.text(
+            h / 2, -0.65, f"{what} = {numbers:,}", ha="center", va="top", fontsize=14, color=COLORS["cached"]
+        )
+        lines.append(f"{kind:<6} {what:<11} = {numbers:>5,} numbers per token and layer")
+    return "\n".join(lines)
