@@ -58,8 +58,8 @@ bench-class: model student ## load a JupyterHub with simulated students
 site: model ## build the static book into build/site
 	@$(PY) -m book.publish.site
 
-slides: model ## build one reveal.js deck a chapter into build/slides
-	@$(PY) -m book.publish.slides
+slides: model ## build one reveal.js deck a chapter into build/slides [CH=05] [FROM=work/: your own copies] [PDF=1]
+	@$(PY) -m book.publish.slides $(CH) $(if $(FROM),--from $(FROM)) $(if $(PDF),--pdf)
 
 student: setup ## write copies without solutions to build/student
 	@$(PY) -m book.publish.student

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "03 · RoPE, derived", "show": "list", "text": "The block of 2019 adds a learned vector to each token. Today's block **rotates** queries and keys. We ask for one thing, that scores depend on distance only, and find that rotations are the answer. Then you can"}
 # # 03 · RoPE, derived
 #
 # The block of 2019 adds a learned vector to each token to say where it stands. Today's block **rotates** queries and keys. This chapter asks for one thing,
@@ -12,7 +12,7 @@
 #
 # You need the attention of 2019 and 2-D vectors. About 45 minutes.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 import math
 
 import matplotlib.pyplot as plt
@@ -28,14 +28,14 @@ from lib import apply_rope, attend, inv_freq, rope_cache, wavelengths
 style()
 _ = torch.set_grad_enabled(False)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "An added position changes the score of the same two words", "show": "", "text": "\"Look at the word before this one\" should work at position 5 and at position 500. In 2019 the query is made from $x_m + p_m$, the key from $x_n + p_n$, with $p$ from a table.\n\n**Predict:** the same two words, three apart, at (5, 2) and at (40, 37). Is the score the same?"}
 # ## 1 · What added positions do to a score
 #
 # "Look at the word before this one" should work at position 5 and at position 500. In the block of 2019 the query is made from
 # $x_m + p_m$ and the key from $x_n + p_n$, with $p$ from a table. Take the same two words, three apart, at two places of the text.
 # **Predict**: is the score the same at both?
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None  # "same" or "different"
 g = torch.Generator().manual_seed(0)
 word_a, word_b = torch.randn(2, 8, generator=g, dtype=torch.float64)
@@ -50,7 +50,7 @@ def added(m, n):
 predict(my_guess, "same" if math.isclose(added(5, 2), added(40, 37)) else "different")
 print(f"score(5, 2) = {added(5, 2):.4f}   score(40, 37) = {added(40, 37):.4f}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "So we ask for it: the score may know the distance only", "show": "formula", "text": "We look for functions that put the position into the vectors, such that for all $q$, $k$, $m$, $n$ the formula below holds. Two more wishes:\n\n- $f$ is linear in the vector: $f(q, m) = A_m q$\n- it keeps lengths: position makes no token loud or quiet"}
 # Different: each pair of places has a score of its own, and the model has to learn from data that they mean the same. A place beyond the table has none.
 #
 # So we **ask** for it. We look for functions $f(q, m)$ and $f(k, n)$ that put the position into the vectors, such that
@@ -71,7 +71,7 @@ print(f"score(5, 2) = {added(5, 2):.4f}   score(40, 37) = {added(40, 37):.4f}")
 #
 # **One orthogonal matrix, applied once per token.** Is that enough? Take any orthogonal matrix at all and try.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "One orthogonal matrix, applied once per token, is enough: any one"}
 g = torch.Generator().manual_seed(1)
 A1 = torch.linalg.qr(torch.randn(6, 6, generator=g, dtype=torch.float64))[0]
 A1[:, 0] *= torch.linalg.det(A1).sign()  # a rotation, not a mirror image: determinant +1
@@ -86,18 +86,18 @@ check_close("score(5, 2) = score(40, 37)", score(5, 2), score(40, 37))
 check_close("score(10, 10) = score(0, 0)", score(10, 10), score(0, 0))
 check_equal("another offset is another score", abs(score(5, 2) - score(5, 3)) > 0.01, True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # It works with a **random** orthogonal matrix. What does such a matrix do? Its eigenvalues lie on the unit circle, in conjugate pairs $e^{\pm i\theta}$ (and
 # perhaps some $\pm 1$): in the right basis it is a set of **2-D rotations**, one angle $\theta$ a pair.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "In the right basis it is a set of 2-D rotations, an angle a pair", "text": "Eigenvalues lie on the unit circle, in conjugate pairs $e^{\\pm i\\theta}$:"}
 eigen = torch.linalg.eigvals(A1)
 check_close("all on the unit circle", eigen.abs(), torch.ones(6))
 angles = sorted(round(a, 4) for a in eigen.angle().tolist())
 print("angles in radians:", angles)
 check_close("they come in pairs +a, -a", angles, [-a for a in reversed(angles)])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Two dimensions: the rotations cancel down to the difference", "show": "formula", "text": "The change of basis is absorbed by the learned $W_q$ and $W_k$. Left to choose: **the angles**. One pair, one angle:"}
 # The change of basis costs nothing: $A_1 = U R\, U^\top$ gives $(A_1^m q)^\top (A_1^n k) = (R^m U^\top q)^\top (R^n U^\top k)$, and $U^\top$ is absorbed by the learned
 # $W_q$ and $W_k$. What is left to choose are **the angles**. That is RoPE: split the head into pairs, turn each pair by its own angle per token.
 #
@@ -115,7 +115,7 @@ check_close("they come in pairs +a, -a", angles, [-a for a in reversed(angles)])
 #
 # Two hands of a clock, each turned by its own position; their score knows the angle **between** them.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Position 0 changes nothing, lengths stay, the difference decides"}
 def R(angle):
     c, s = math.cos(angle), math.sin(angle)
     return torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
@@ -128,10 +128,10 @@ check_close("q^T R((n - m) theta) k", turned, q @ R((n - m) * theta) @ k)
 check_close("length kept", (R(m * theta) @ q).norm(), q.norm())
 check_equal("position 0 changes nothing", torch.equal(R(0.0) @ q, q), True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # The same rotation has three spellings in code: the matrix, a complex number, and sines and cosines by hand. They agree.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Three spellings of one rotation"}
 angle = 0.7
 by_matrix = R(angle) @ q
 unit = torch.polar(*torch.tensor([1.0, angle], dtype=torch.float64))  # e^(i angle)
@@ -141,16 +141,16 @@ by_hand = torch.stack([a * math.cos(angle) - b * math.sin(angle), a * math.sin(a
 check_close("matrix = complex", by_matrix, by_complex)
 check_close("matrix = by hand", by_matrix, by_hand)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ### Move the hands
 #
 # The axis counts how many tokens **back** the key is, $m - n$; what lies left of 0 is masked. Move m and n together: the hands turn, the dot stays. Move one:
 # the dot walks along the curve. This pair likes a key seven tokens back best. Then change the frequency.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Move m and n together: the hands turn, the dot stays", "ask": "Q5"}
 clock_explorer
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Equal offsets, equal scores", "show": "code printed"}
 for m, n in ((5, 2), (40, 37), (10, 10), (0, 0)):
     t = clock_explorer.table(m=m, n=n)
     print(f"m = {m:>2}, n = {n:>2}: {t['offset']} tokens back, score {t['score']:.6f}")
@@ -158,14 +158,14 @@ near, far = (clock_explorer.table(m=m, n=n)["score"] for m, n in ((5, 2), (40, 3
 check_close("equal offsets", near, far)
 print(f"the best offset of this pair: {clock_explorer.table()['peak']:.2f} tokens back")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # ### How equal is equal?
 #
 # In exact arithmetic shifting both positions changes nothing. In floating point the **angle** loses digits when the position is large. We take a head of 64
 # numbers, 32 pairs, each with an angle of its own (`inv_freq`, section 4), the fastest 1 radian a token. **Predict** the size of the error in float64 when both
 # positions move by one million.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "A large position costs digits", "show": "printed", "text": "In exact arithmetic shifting both positions changes nothing. In floating point the **angle** loses digits. A head of 64, float64.\n\n**Predict** the size of the error when both positions move by one million: 1e-16, 1e-13, 1e-10 or 1e-7?"}
 my_guess = None  # 1e-16, 1e-13, 1e-10, 1e-7?
 g = torch.Generator().manual_seed(4)
 q64, k64 = torch.randn(2, 64, generator=g, dtype=torch.float64)
@@ -183,7 +183,7 @@ predict(my_guess, 10.0 ** math.ceil(math.log10(shifted[1_000_000])), "bounds it,
 check_equal("a thousand: below 1e-11", shifted[1_000] < 1e-11, True)
 check_equal("a million: below 1e-8, above 1e-12", 1e-12 < shifted[1_000_000] < 1e-8, True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Many dimensions: each pair has a frequency, and a wavelength", "show": "formula", "text": "- $b$ is the **base**: `rope_theta`, 10,000 in the paper\n- the first pair turns by one radian a token; the last hardly moves\n- a full turn takes $2\\pi/\\theta_i$ tokens: the **wavelength**"}
 # A rounding of $10^{6}\,\theta$ is a thousand times coarser than one of $10^{3}\,\theta$. Keep this in mind for every tolerance in this book, and for the half precision of [chapter 04](04_rope_in_practice.ipynb).
 #
 # ## 4 · Many dimensions
@@ -195,7 +195,7 @@ check_equal("a million: below 1e-8, above 1e-12", 1e-12 < shifted[1_000_000] < 1
 # $b$ is the **base** (`rope_theta`; 10,000 in the paper). The first pair turns by one radian a token; the last hardly moves. The time for a full turn is the
 # **wavelength** $2\pi/\theta_i$. For $d_h = 128$ and $b = 10{,}000$, **predict** the longest one.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "How long is the longest wavelength?", "text": "A head of 128 dimensions has 64 pairs: 64 clocks, one frequency each. The first makes a turn in 6.28 tokens, the last is the slowest.\n\n$d_h = 128$, $b = 10{,}000$. **Predict** how many tokens the slowest pair needs for a full turn."}
 my_guess = None  # tokens
 waves = wavelengths(128, 10_000.0)
 predict(my_guess, round(waves[-1]), "tokens")
@@ -203,17 +203,17 @@ print(f"fastest pair {waves[0]:.4f} tokens, slowest {waves[-1]:,.0f}, bound 2 pi
 check_close("2 pi 10000^(126/128)", waves[-1], 2 * math.pi * 10_000 ** (126 / 128), 1e-6)
 check_equal("rounded", round(waves[-1]), 54_410)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Here are eight pairs of a head of 16, as clocks, at position 100. The fast ones tell neighbours apart; the slow ones tell near from far.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Eight clocks at position 100: fast ones tell neighbours, slow ones near from far"}
 fig, axes = plt.subplots(2, 4, figsize=(10, 5.4))
 rows = draw_clocks(axes.flat, position=100)
 plt.show()
 for i, wave, turns in rows:
     print(f"pair {i}: one turn in {wave:>9,.1f} tokens, {turns:6.2f} turns by position 100")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: eight clocks whose hands started pointing right and turn counter-clockwise. Pair 0 has gone round almost sixteen times, pair 3 half a turn, and
 # pair 7 has hardly left its start.*
 #
@@ -222,7 +222,7 @@ for i, wave, turns in rows:
 # A table of cos and sin for all positions, and the rotation of a whole tensor. Here pair $i$ is made of the dimensions $i$ and $i + d_h/2$, as most Hugging Face classes lay
 # them out; the paper pairs neighbours. [Chapter 04](04_rope_in_practice.ipynb) is about that difference.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "In code: a table of cos and sin, and two lines that rotate", "show": "code"}
 def my_rope_cache(T, dh, base=10_000.0):
     theta = base ** (-torch.arange(0, dh, 2).float() / dh)  # [dh/2]
     angles = torch.outer(torch.arange(T).float(), theta)  # [T, dh/2]
@@ -241,10 +241,10 @@ check_close("rotation, positions 0 to 39", my_apply_rope(x, cos, sin), apply_rop
 check_close("lengths kept", apply_rope(x, cos, sin).norm(dim=-1), x.norm(dim=-1))
 check_shape("cos", cos, [40, 3])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # And the check that everybody should run on their own code: equal offsets, equal scores, for a whole head.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "The check to run on your own code: equal offsets, equal scores"}
 torch.manual_seed(0)
 cos, sin = rope_cache(64, 8)
 q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)
@@ -261,16 +261,16 @@ print(f"score(10, 10) = {head_score(10, 10):.4f}   score(0, 0) = {head_score(0, 
 check_close("three back", head_score(5, 2), head_score(40, 37), 1e-5, q.norm() * k.norm())
 check_close("offset 0", head_score(10, 10), head_score(0, 0), 1e-5, q.norm() * k.norm())
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # ### Why many frequencies
 #
 # One pair alone repeats: a turn takes 6.28 tokens, so after 44 tokens the hand has gone round seven times and the score is back. Many pairs agree at distance 0
 # only. Slide the number of pairs down to one, then up again.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Many pairs agree at distance 0 only: slide the pairs down to one, then up"}
 distance_explorer
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "More pairs, less comes back", "show": "printed", "text": "One pair repeats: a turn takes 6.28 tokens, so after 44 tokens the hand has gone round seven times and the score is back. Many pairs agree at distance 0 only."}
 for pairs in (1, 4, 16, 64):
     t = distance_explorer.table(pairs=pairs)
     print(f"{pairs:>2} pairs: beyond 512 tokens the score comes back to {t['tail']:.2f} of its value at 0, at {t['tail_at']:,}")
@@ -278,7 +278,7 @@ print(f"one pair at distance 44: {math.cos(44):.3f} of its value at 0")
 tails = [distance_explorer.table(pairs=pairs)["tail"] for pairs in (1, 4, 16, 64)]
 check_equal("more pairs, less coming back", tails == sorted(tails, reverse=True), True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Queries and keys are rotated, values are not", "show": "", "ask": "Q6", "text": "The scores say *how much* to take from a token. A rotated value would change *what* is taken, by the place it stands at.\n\nMove the whole text by 100 positions and compare:"}
 # The fading is a property of **equal** vectors. A head is free to learn a query and a key that peak at another distance: each pair's curve moves with the angle
 # between them, as in the clock, whose pair peaks seven tokens back.
 #
@@ -287,7 +287,7 @@ check_equal("more pairs, less coming back", tails == sorted(tails, reverse=True)
 # Queries and keys, before their product, in every layer. **Not the values.** The scores say *how much* to take from a token; a rotated value would change *what* is
 # taken, by the place it stands at. Move the whole text by 100 positions and compare.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 g = torch.Generator().manual_seed(6)
 q, k, v = torch.randn(3, 1, 2, 7, 8, generator=g, dtype=torch.float64)
 
@@ -303,14 +303,14 @@ moved = (attention(0, True) - attention(100, True)).abs().max().item()
 print(f"v rotated too: the output changes by {moved:.1f}")
 check_equal("by more than a tenth", moved > 0.1, True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # RoPE has no parameters and no table that could end: the angle of position 1,000,000 is as well defined as that of position 1. (Whether the model has ever *seen*
 # such an angle is another matter, and [chapter 04](04_rope_in_practice.ipynb)'s.)
 #
 # **Does the direction matter?** nanochat rotates by $-\theta$. Mirroring each pair, $F = \mathrm{diag}(1, -1)$, turns one into the other: $R(-\theta) = F R(\theta) F$. So a model
 # trained with $-\theta$ is one trained with $+\theta$ whose weights are mirrored. For a **given** set of weights it matters very much.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Does the direction matter? Not to training, very much to given weights", "show": "printed", "text": "nanochat rotates by $-\\theta$. Mirroring each pair, $F = \\mathrm{diag}(1, -1)$, turns one into the other: $R(-\\theta) = F R(\\theta) F$. A model trained with $-\\theta$ is one trained with $+\\theta$ whose weights are mirrored."}
 cos, sin = rope_cache(12, 8, start=33)
 q1, k1 = torch.randn(2, 1, 1, 12, 8, generator=g, dtype=torch.float64)
 mirror = torch.tensor([1.0] * 4 + [-1.0] * 4, dtype=torch.float64)  # flips the second entry of every pair
@@ -320,13 +320,13 @@ plus = apply_rope(q1, cos, sin) @ apply_rope(k1, cos, sin).transpose(-1, -2)
 check_close("minus theta = mirrored weights", minus, plus_mirrored)
 check_equal("same weights, other direction: another model", bool((minus - plus).abs().max() > 0.1), True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "In SmolLM2, heads use the clocks very differently", "show": "", "text": "`head_dim` 64, `rope_theta` 100,000: 32 pairs, wavelengths from 6 tokens to 438,460. **Predict:** do the nine heads of layer 18 spread their query weights alike?"}
 # ## 6 · In a real model
 #
 # SmolLM2-135M: `head_dim` 64 (576 / 9), `rope_theta` 100,000, so 32 pairs with wavelengths from 6 tokens to 438,460. How much does a head use each of them? We
 # take the squared query weights of every pair in layer 18. **Predict**: do all nine heads spread them alike?
 
-# %%
+# %% slideshow={"slide_type": "fragment", "show": "picture"}
 my_guess = None  # "alike" or "not alike"
 file = lib.open_gguf(lib.find_model("gguf"))
 wq = file["blk.18.attn_q.weight"].double()  # [576, 576], rows in adjacent pairs
@@ -347,7 +347,7 @@ _ = axes[0].set_ylabel("share of W_q squared, %")
 plt.show()
 print("wavelengths of pairs 0, 8, 16, 24, 31:", [f"{waves[i]:,.0f}" for i in (0, 8, 16, 24, 31)])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: two bar charts over the 32 pairs. The left head has its weight on fast pairs, the right one nearly all of it on slow pairs.*
 #
 # The weights decide how much each clock counts. One head of this layer puts most on fast clocks and can tell near positions apart; another puts nearly nothing there, so
@@ -357,7 +357,7 @@ print("wavelengths of pairs 0, 8, 16, 24, 31:", [f"{waves[i]:,.0f}" for i in (0,
 #
 # **The exponent misprinted.** Two teaching texts lost the minus sign or counted $2k - 1$ (labml annotated [implementations#313](https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/313), [stanford-cs336/assignment1-basics#22](https://github.com/stanford-cs336/assignment1-basics/issues/22)). For $d_h = 8$:
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Bugs that shipped: the exponent misprinted", "show": "printed", "text": "Two teaching texts lost the minus sign or counted $2k - 1$ (labml#313, stanford-cs336#22). Both run. Without the minus the last pair turns fastest, and 1,000 times too fast; with $2k - 1$ even the first pair is off.\n\nFrequencies for $d_h = 8$:"}
 right = inv_freq(8)
 no_minus = [10_000 ** (2 * i / 8) for i in range(4)]
 odd = [10_000 ** (-(2 * k - 1) / 8) for k in range(1, 5)]
@@ -366,12 +366,12 @@ print("no minus", no_minus)
 print("2k - 1  ", [round(f, 6) for f in odd])
 check_close("the definition", right, [1.0, 0.1, 0.01, 0.001])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **Rotated along the wrong axis.** The tensor was [B, T, heads, dh] and the rotation expected [B, heads, T, dh] (open_lm#4). With as many heads as tokens nothing fails:
 # every *head* gets a position, and all tokens the same. And **a table kept by length alone** ([rotary-embedding-torch#11](https://github.com/lucidrains/rotary-embedding-torch/issues/11)): a later call of the same length at another offset
 # gets the first call's angles. Both in three lines:
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Bugs that shipped: the wrong axis, and a table kept by length alone"}
 same = torch.ones(1, 3, 3, 4)  # 3 tokens, 3 heads, all equal
 cos3, sin3 = rope_cache(3, 4)
 wrong = apply_rope(same, cos3, sin3)  # axis 1 is tokens here, axis 2 heads
@@ -382,7 +382,7 @@ asked = [rope_cache(1, 2, start=start)[0].item() for start in (0, 5)]
 print(f"cos at offsets 0 and 5: kept {kept[0]:.6f} {kept[1]:.6f}, right {asked[0]:.6f} {asked[1]:.6f}")
 check_close("the second", asked[1], 0.283662, 1e-5)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## Exercises
 #
 # **1. Frequencies.** Return the list of $d_h/2$ frequencies, in radians a token.
@@ -402,7 +402,7 @@ def inv_freq_solution(dh, base):
 
 check("03.inv_freq", inv_freq_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **2. Rotate.** One vector `x` [dh] at one `position`, pairs of **neighbours** (0, 1), (2, 3), ..; `theta` is the list of frequencies.
 
 # %% tags=["exercise"]
@@ -423,7 +423,7 @@ def rotate_solution(x, position, theta):
 
 check("03.rotate", rotate_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **3. Which line proves that the score depends on $n - m$ only?**
 #
 # - a. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(m\theta) R(n\theta)\,k = q^\top R((n+m)\theta)\,k$
@@ -444,7 +444,7 @@ def proof_solution():
 
 check("03.proof", proof_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **4. Find the fault.** This attention runs, trains, and does worse than it should. Mend it.
 
 # %% tags=["exercise"]
@@ -465,7 +465,7 @@ def fault_solution(q, k, v, cos, sin):
 
 check("03.fault", fault_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **5.** SmolLM2 has $d_h = 64$ and base 100,000. How many tokens does its slowest pair need for a full turn?
 
 # %% tags=["exercise"]
@@ -481,7 +481,7 @@ def slowest_solution():
 
 check("03.slowest", slowest_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Distance only, linear, lengths kept: nothing but rotations is left", "show": "", "text": "- relative scores need the powers of one orthogonal matrix: a set of 2-D rotations\n- a base and a head's width are a set of wavelengths: 6.28 to 54,410 tokens at $b$ = 10,000, $d_h$ = 128\n- queries and keys, in every layer, before their product; values stay\n- no parameters, no table that could end\n- to take home: `03.inv_freq`, `03.rotate`, `03.proof`, `03.fault`, `03.slowest`"}
 # ## What you can do now
 #
 # You **derived** that relative scores need powers of one orthogonal matrix, and that this is a set of rotations; **wrote** frequencies and rotation and checked them; **read**
@@ -494,5 +494,5 @@ check("03.slowest", slowest_solution)
 # **Sources.** Su et al. 2021, RoFormer ([arXiv 2104.09864](https://arxiv.org/abs/2104.09864)), sections 3.2 and 3.4: the demand, the 2-D solution, the frequencies. Config fields from the models' config.json. Public
 # reports named in section 7; nanochat's direction: karpathy/nanochat, `gpt.py`.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 progress("03")

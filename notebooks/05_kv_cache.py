@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "05 · The KV cache", "show": "list", "text": "One formula says how much memory a conversation takes, how many users a card holds and how fast it can answer. After it you can"}
 # # 05 · The KV cache
 #
 # One formula says how much memory a conversation takes, how many users a card holds and how fast it can answer. This chapter derives it, holds real
@@ -13,7 +13,7 @@
 #
 # You need the attention of the 2019 block; [chapter 03](03_rope.ipynb) (RoPE) for section 8. About 50 minutes. Sections 1 to 5 need no torch.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 import matplotlib.pyplot as plt
 
 from book.exercises import check, progress
@@ -24,7 +24,7 @@ from lib import kv_cache_bytes, mla_cache_bytes
 
 style()
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "A decoding loop makes the same keys and values again and again", "show": "", "text": "Each new token's query meets the keys of **all** tokens before it, and sums their values. The mask is causal: nothing that comes later changes them. A 2019 teaching loop makes all of them again at every step.\n\n**Write down:** 1,000 tokens after a one-token prompt. How many tokens go through the model that way? And how many if keys and values are kept?"}
 # ## 1 · What a step needs
 #
 # A model writes one token at a time. Each new token's query meets the keys of **all** tokens before it, and sums their values. Those keys and values
@@ -33,14 +33,14 @@ style()
 # A 2019 teaching loop calls the model on the whole text for every new token and makes all of them again. **Write down**: to write 1,000 tokens after a
 # one-token prompt, how many tokens go through the model that way? And how many if keys and values are kept?
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = {"again": None, "kept": None}
 again = sum(range(1, 1001))  # the text has 1, 2, .. 1000 tokens when the next one is made
 predict(None if None in my_guess.values() else my_guess, {"again": again, "kept": 1000})
 check_equal("tokens through the model without a cache", again, 500_500)
 print(f"{again / 1000:.1f} times the work")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Bytes per token: one formula, four config fields", "show": "formula", "text": "- **2**: K and V (a query is used once and dropped)\n- $L$ layers, $n_{kv}$ heads that **have keys and values**, $d_h$ the width of a head\n- $b$ bytes of one number. Neither $d$ nor $d_{ff}$ nor the vocabulary enters"}
 # ## 2 · One formula
 #
 # So keys and values are kept: the **KV cache**. For each token, each layer keeps a key and a value for each KV head:
@@ -52,7 +52,7 @@ print(f"{again / 1000:.1f} times the work")
 #
 # Llama-2-7B: `num_hidden_layers` 32, `num_key_value_heads` 32, heads of 4,096 / 32 = 128, fp16. **Predict** the bytes of one token.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "What does one token of Llama-2-7B cost?", "text": "`num_hidden_layers` 32, `num_key_value_heads` 32, heads of 4,096 / 32 = 128, fp16.\n\n**Predict** the bytes of one token."}
 my_guess = None
 token = kv_cache_bytes(n_layers=32, n_kv_heads=32, head_dim=128, bytes_per_element=2)
 predict(my_guess, token, "bytes")
@@ -63,7 +63,7 @@ print(f"2,048 tokens: {text:,} B = {text / 2**30:.4f} GiB = {text / 1e9:.4f} GB"
 check_equal("one GiB exactly", text, 2**30)
 print(f"4,096 tokens, its longest text: {kv_cache_bytes(32, 32, 128, tokens=4096) / 2**30:.0f} GiB")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The only factor that can shrink is the number of KV heads", "show": "list", "text": "Let several query heads read the same keys and values:"}
 # Half a megabyte **for one token**. (A GiB is $2^{30}$ bytes, a GB $10^9$: two names for one size in the last lines. Cards are sold in GB.)
 #
 # ## 3 · MHA, GQA, MQA
@@ -74,18 +74,18 @@ print(f"4,096 tokens, its longest text: {kv_cache_bytes(32, 32, 128, tokens=4096
 # - **MQA**, multi-query (Shazeer 2019): $n_{kv} = 1$, all share one;
 # - **GQA**, grouped-query (Ainslie et al. 2023): in between. Query head $j$ reads KV head $\lfloor j / (h / n_{kv}) \rfloor$.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "32 query heads read 32, 8 or 1 KV heads"}
 fig, axes = plt.subplots(1, 3, figsize=(13, 3.6))
 rows = draw_wirings(axes, (32, 8, 1))
 plt.show()
 print(rows)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: 32 blue query heads on top; below, orange keys and green values: 32 of them, then 8 with four lines each, then one with all lines.*
 #
 # Llama 3 70B has 80 layers, 64 query heads, heads of 128 and 8 KV heads, in bf16. **Predict** its cache at 131,072 tokens if it were MHA, in GiB.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "One conversation of a 70B as MHA would fill four 80 GB cards", "ask": "Q10", "text": "Llama 3 70B: 80 layers, 64 query heads, heads of 128, bf16.\n\n**Predict** its cache at 131,072 tokens if it were MHA, in GiB."}
 my_guess = None
 gib = {kind: kv_cache_bytes(80, n_kv, 128, tokens=131_072) / 2**30 for kind, n_kv in (("MHA", 64), ("GQA-8", 8), ("MQA", 1))}
 predict(my_guess, gib["MHA"], "GiB")
@@ -101,7 +101,7 @@ for card_name, mib in cards.items():
     print(f"four {card_name} hold {4 * mib / 1024:.1f} GiB: {4 * mib / 1024 - gib['MHA']:+.1f} beside this cache")
 check_equal("room left for weights on four of either", [4 * mib / 1024 > gib["MHA"] for mib in cards.values()], [False, False])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # One conversation of a 70B as MHA fills four A100s to the byte, and four H100s miss it; neither holds a weight beside it. GQA-8 makes it 40 GiB.
 #
 # What does quality say? Ainslie et al. ([arXiv 2305.13245](https://arxiv.org/abs/2305.13245)) report that MQA loses some quality and can train unstably, and that GQA with 8 KV heads
@@ -113,10 +113,10 @@ check_equal("room left for weights on four of either", [4 * mib / 1024 > gib["MH
 # the third bar: **GQA does not make attention's arithmetic
 # cheaper.** Every query head still meets every key. Then switch the order to *tile*: section 7 shows what that does.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "GQA shrinks the cache, not the arithmetic: go from 32 KV heads to 8 to 1, then to tile", "ask": "Q11"}
 wiring_explorer
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Every query head still meets every key", "show": "printed", "text": "Sharing shrinks what is stored and read; each of the 32 query heads still meets each key. What is left, in % of MHA:"}
 print("% of MHA    cache  projection weights  score FLOPs")
 for n_kv in (32, 8, 1):
     t = wiring_explorer.table(n_kv=n_kv)
@@ -127,7 +127,7 @@ tiled = wiring_explorer.table(how="tile")
 print(f"tiled, {tiled['wrong']} of 32 query heads read another head's keys")
 check_equal("wrong heads when tiled", tiled["wrong"], 28)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "head_dim need not be hidden_size / heads", "show": "", "text": "If `head_dim` is absent it is `hidden_size` divided by the heads; **if it is there, it need not be that.**\n\nQwen3-0.6B: `hidden_size` 1,024, 16 heads, `head_dim` 128, 28 layers, 8 KV heads, bf16. **Predict** its KiB per token."}
 # ## 4 · From config.json
 #
 # Four fields: `num_hidden_layers`, `num_attention_heads`, `num_key_value_heads`, `head_dim`. If `head_dim` is absent it is `hidden_size` divided by the
@@ -140,7 +140,7 @@ check_equal("wrong heads when tiled", tiled["wrong"], 28)
 # The last column compares each model with **itself as MHA**. Where you read that today's caches are 4 to 60 times smaller, this column is meant: 4 for
 # Llama-3-8B, 57 for DeepSeek-V3 (its MHA taken with keys and values of 128). It has exceptions at both ends.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None
 predict(my_guess, kv_cache_bytes(28, 8, 128) / 1024, "KiB")
 published = [  # name, hidden_size, layers, heads, KV heads, head_dim
@@ -161,7 +161,7 @@ mla = mla_cache_bytes(61, 512, 64)
 print(f"{'DeepSeek-V3 (MLA)':<19} {mla / 1024:6.1f} KiB   {2 * 128 * 128 / 576:24.1f} times, see chapter 06")
 check_equal("KiB", [kv_cache_bytes(m[2], m[4], m[5]) / 1024 for m in published[:5]], [512, 128, 320, 504, 112])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Windows: such a layer never needs more than its window", "show": "", "text": "gpt-oss-20b has 24 layers, every second one with a window of 128 (8 KV heads of 64).\n\n**Predict:** at 8,192 tokens, what share of the full cache does it need?"}
 # Two rows differ: Qwen3-0.6B caches twice what $d / h$ says, Mistral-Small-24B less than it says. Nothing fails in either case.
 #
 # ### Windows
@@ -171,7 +171,7 @@ check_equal("KiB", [kv_cache_bytes(m[2], m[4], m[5]) / 1024 for m in published[:
 #
 # **Predict**: at 8,192 tokens, what share of the full cache does gpt-oss-20b need?
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None
 needed, full = (cache_bytes("gpt-oss-20b", 8192, batch=32, windows=w) for w in (True, False))
 predict(my_guess, round(needed / full, 3))
@@ -182,7 +182,7 @@ for tokens in (512, 4096, 32_768):
     print(f"Gemma-3-1B, {tokens:>6,} tokens: {some:5.1f} MiB needed, {every:5.1f} in full, {some / every:.0%}")
     check_equal("anything saved", some < every, tokens > 512)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Both numbers are right answers, to different questions: what the model **needs**, and what an engine **reserves** that gives every layer the full
 # length ([alvarobartt/hf-mem#60](https://github.com/alvarobartt/hf-mem/issues/60), [#70](https://github.com/alvarobartt/hf-mem/issues/70)). A window layer's first token costs as much as any other layer's.
 #
@@ -191,10 +191,10 @@ for tokens in (512, 4096, 32_768):
 # Weights are there once, the cache for every user. Choose a model, then raise context or users. Where does the cache outweigh the weights? Which
 # model has room for the most users on 80 GiB, which is what an "80 GB" card holds within 1 %?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "On a card: raise context or users until the cache outweighs the weights"}
 cache_explorer
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Where the cache is as large as the weights", "show": "printed", "text": "Weights are there once, the cache for every user. The crossover counts the tokens of **all users together**: a handful of full texts reaches it. 0 users: the weights alone do not fit."}
 print("             weights, GiB   as much cache at   users of 4,096 on 80 GiB")
 for model in ("Llama-2-7B", "Llama-3-8B", "Llama-3-70B", "gpt-oss-20b", "DeepSeek-V3"):
     t = cache_explorer.table(model=model)
@@ -203,7 +203,7 @@ print(f"Llama-2-7B's 25,706 tokens are {25_706 / 4096:.1f} texts of 4,096")
 cross = [cache_explorer.table(model=m)["crossover"] / 1000 for m in ("Llama-2-7B", "Llama-3-8B")]
 check_close("crossover, thousand tokens", cross, [25.7, 122.5], 0.0005)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Speed: a step cannot be faster than its bytes over the bandwidth", "show": "formula", "text": "- it reads every weight that it multiplies with, and every number in the cache\n- of the look-up table one row; of a mixture of experts only the chosen ones\n- so a smaller cache buys three things: **more users, longer texts, faster tokens**"}
 # Weights count two bytes a number here. The files of gpt-oss-20b and DeepSeek-V3 hold most of theirs in fewer (`quant_method` `mxfp4` and `fp8` in their
 # configs), so their real crossover comes earlier. Where it says 0 users, the weights alone do not fit. The crossover of Llama-2-7B lies above the 4,096 tokens it was made for, but it counts tokens of
 # **all users together**: a handful of full texts reaches it.
@@ -217,7 +217,7 @@ check_close("crossover, thousand tokens", cross, [25.7, 122.5], 0.0005)
 # (Of the look-up table it reads one row; of a mixture of experts, only the chosen ones.) Take a round, made-up card: 80 GiB, 3 TB/s. On it, Llama-3-8B's shape with its real 8 KV heads, and as MHA and MQA (the weights kept as they are).
 # **Predict**: how many times more users of 8,192 tokens does GQA-8 hold than MHA?
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "How many times more users does GQA-8 hold than MHA?", "show": "picture", "text": "Llama-3-8B's shape on a made-up card of 80 GiB, 3 TB/s, texts of 8,192. **Predict** the factor, then look at one user's speed."}
 MEMORY, BANDWIDTH, WEIGHTS = 80 * 2**30, 3e12, 8_030_261_248 * 2
 READ = WEIGHTS - 128_256 * 4096 * 2  # without the look-up table
 contexts = [1024 * 2**i for i in range(8)]
@@ -239,7 +239,7 @@ speed_axes(ax)
 plt.show()
 check_equal("users", [card(n, 8192)[0] for n in (32, 8, 1)], [16, 65, 520])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: three curves start together at the speed that the weights alone allow. With more context MHA falls first, GQA-8 much later, MQA hardly.*
 #
 # A quarter of the cache, and 4.06 times the users: there is no half user, and MHA loses more by rounding down.
@@ -252,7 +252,7 @@ check_equal("users", [card(n, 8192)[0] for n in (32, 8, 1)], [16, 65, 520])
 # From here on we need torch. Is the formula what a model really holds? We build small models with random weights, all sizes different
 # ($d_h$ is not $d / h$), feed 2 rows of 23 tokens, and add up the bytes of the tensors held. **Predict** the MHA row: 3 layers, 6 heads of 10, float32.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "The formula is what a model holds, to the byte", "show": "printed", "text": "Small models, all sizes different, 2 rows of 23 tokens. **Predict** the MHA row: 3 layers, 6 heads of 10, float32."}
 import torch
 
 import lib
@@ -274,7 +274,7 @@ for (kind, model), numbers in zip(models.items(), by_hand):
     check_equal(f"{kind:<11} held = 3 layers x 2 rows x 4 bytes x {numbers}", cache.nbytes, 3 * 2 * 4 * numbers)
     check_equal(f"{kind:<11} lib.kv_bytes", kv_bytes(model.config, 23, batch=2, bytes_per_element=4), cache.nbytes)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Equal to the byte, and nothing else is held. (The model reserves room for `max_len` tokens; that is `allocated_nbytes`.)
 #
 # ### Same logits?
@@ -283,7 +283,7 @@ for (kind, model), numbers in zip(models.items(), by_hand):
 # norms' gains are random. In float64 the two agree to the last digits. In fewer bits the kernels add up in another order, and logits differ;
 # [transformers#25420](https://github.com/huggingface/transformers/issues/25420) discusses 0.02 for fp16 and 0.125 for bf16 on a 7B model, and such differences are regularly reported as a cache bug.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Fed in chunks, the same logits as the whole text", "show": "printed", "text": "Chunks of 5, 1, 9, 1, 7; the norms' gains are random. In float64 they agree to the last digits; in fewer bits the kernels add up in another order. Test a cache in float32 or float64; in bf16 compare the next token."}
 def in_chunks(model, idx, sizes=(5, 1, 9, 1, 7)):
     cache = model.new_cache(batch=idx.shape[0], max_len=idx.shape[1])
     return torch.cat([model(chunk, cache) for chunk in idx.split(sizes, dim=1)], dim=1)  # [B, T, V]
@@ -300,7 +300,7 @@ for dtype in (torch.float32, torch.float16, torch.bfloat16):
     model = models["GQA"].to(dtype)
     check_close(f"GQA         {str(dtype)[6:]}", in_chunks(model, idx), model(idx))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Repeat, not tile: query head j reads KV head ⌊j / (h / n_kv)⌋", "show": "", "text": "The cache keeps $n_{kv}$ heads, the scores need $h$. Two orders to repeat: each **in place**, or the whole row **tiled**.\n\nEvery value of KV head 0 is 0, of head 1 is 1. **Predict** what 4 query heads receive, both ways."}
 # Test a cache in float32 or float64. In bf16 compare the next token, and only where its lead is larger than that error.
 #
 # ## 7 · Repeat, not tile
@@ -309,7 +309,7 @@ for dtype in (torch.float32, torch.float16, torch.bfloat16):
 # the whole row of heads again and again. By section 3's formula query head $j$ reads KV head $\lfloor j / (h / n_{kv}) \rfloor$. Let every value of KV head 0
 # be 0 and of head 1 be 1. **Predict** what 4 query heads receive in the right order, and in the other.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = {"in place": None, "tiled": None}
 q, k = torch.zeros(1, 4, 1, 2), torch.zeros(1, 2, 3, 2)  # [B, h, T, dh], [B, n_kv, S, dh]
 v = torch.tensor([0.0, 1.0]).view(1, 2, 1, 1).expand(1, 2, 3, 1)  # [B, n_kv, S, 1]
@@ -322,7 +322,7 @@ check_shape("repeat_interleave on the head axis", k.repeat_interleave(2, dim=1),
 on_tokens = k.repeat_interleave(2, dim=2)
 check_shape("on the token axis (PrimeIntellect-ai/prime-rl#2681)", on_tokens, [1, 2, 6, 2])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Both run, both have the right shape. A model trained one way and run the other speaks nonsense. With MQA or MHA nobody notices: there the two
 # orders are the same.
 #
@@ -335,7 +335,7 @@ check_shape("on the token axis (PrimeIntellect-ai/prime-rl#2681)", on_tokens, [1
 # count bytes. Then we put the mean of the 3 key heads in the place of all three. **Predict** the share of the sum of squared weights that is left: 1 if the
 # heads are equal, 1/3 if they have nothing in common.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Pooling the heads of a model is a start, not an equivalence", "text": "SmolLM2-135M, layer 15: put the mean of the 3 key heads in the place of all three. 1 if they are equal, 1/3 if they have nothing in common.\n\n**Predict** what share of the squared weights is left."}
 from safetensors import safe_open
 
 my_guess = None  # between 1/3 and 1
@@ -354,7 +354,7 @@ keys, values = (3 * w.view(3, 64, 576).mean(0).square().sum() / w.square().sum()
 predict(my_guess, round(keys.item(), 2), "of the squared weights")
 print(f"of the 3 value heads' {values:.0%} is left; of unrelated heads' it would be {1 / 3:.0%}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The mask: the last query aligns with the last key", "show": "", "ask": "Q12", "text": "Two new queries, three cached keys, all scores equal, values 1 to 5. The first query is token 4.\n\nPyTorch's `is_causal=True` aligns the **first query with the first key**. **Predict** both results."}
 # About what unrelated heads leave. So pooling heads is a starting point and not an equivalence: the model must be trained on.
 #
 # ## 8 · Feeding in pieces
@@ -364,7 +364,7 @@ print(f"of the 3 value heads' {values:.0%} is left; of unrelated heads' it would
 # **The mask.** Two new queries, three cached keys, all scores equal, values 1 to 5. The first query is token 4 and sees four of them.
 # PyTorch's `is_causal=True` aligns the **first query with the first key**. **Predict** both results.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = {"right": None, "is_causal": None}
 q, k = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 5, 4)
 v = torch.arange(1.0, 6).view(1, 1, 5, 1)
@@ -377,7 +377,7 @@ one = [attend(q[:, :, :1], k, v).item(), sdpa(q[:, :, :1], k, v, is_causal=True)
 print(f"one new token: {one[0]:.1f}, with is_causal {one[1]:.1f}")
 check_close("one new token", one, [3.0, 1.0], 1e-6)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Positions: the next one is the number of tokens ever fed", "show": "", "text": "Keys are rotated **before** they are cached, each at its own position, once. Three ways to get the next position wrong: start again at 0; add the prompt's length again; count the tokens *held*, which stops growing with a window.\n\nA window of 5, a prompt of 6, six single steps: **predict** the positions each rule uses."}
 # With `is_causal=True`, a decoding model looks at its very first token, always ([pytorch#108108](https://github.com/pytorch/pytorch/issues/108108), [#144858](https://github.com/pytorch/pytorch/issues/144858)). A single new query needs no mask at all.
 #
 # **Positions.** Keys are rotated **before** they are cached, each at its own position, once. The next token's position is the number of tokens
@@ -386,7 +386,7 @@ check_close("one new token", one, [3.0, 1.0], 1e-6)
 #
 # One layer with a window of 5, a prompt of 6 tokens, then six single steps. **Predict** the positions that each rule uses.
 
-# %%
+# %% slideshow={"slide_type": "fragment", "show": "printed"}
 _ = torch.manual_seed(2)
 layer = GQAttention(48, 6, 2, head_dim=10, window=5).double()
 x = torch.randn(1, 12, 48, dtype=torch.float64)
@@ -407,11 +407,11 @@ for rule, position in rules.items():
     error = (torch.cat(outs, 1) - whole).abs().max() / whole.abs().max()
     check_equal(f"{rule:<21} {at}: same as the whole text", bool(error < TOLERANCES["float64"]), rule == "tokens ever fed")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Padding on the left: masked for good; a row may be shifted only as a whole", "show": "", "text": "- pads must be masked, for everyone, at every later step\n- RoPE's scores depend on differences: shift query **and** keys of a row together"}
 # **Left padding.** In a batch, shorter prompts get padding on the left. It must be masked, for everyone, at every later step. And its positions?
 # RoPE's scores depend on differences only, so a row may be shifted **as a whole**: query and keys. Shift the query alone and the score changes.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 model = models["GQA"].double()
 prompt = idx[:1, :7]
 padded = torch.cat([torch.zeros(1, 4, dtype=torch.int64), prompt], dim=1)
@@ -433,7 +433,7 @@ for m, n in ((9, 4), (14, 9), (14, 4)):
 check_close("query and key both shifted by 5", score[9, 4], score[14, 9], 1e-5, q.norm() * k.norm())
 check_equal("the query alone shifted: same score", bool((score[14, 4] - score[9, 4]).abs() < 0.1), False)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 9 · Bugs that shipped
 #
 # **No mask because there is a cache.** `if cache is not None: no mask` is right for one new token and wrong for the prompt, which then sees its
@@ -444,7 +444,7 @@ check_equal("the query alone shifted: same score", bool((score[14, 4] - score[9,
 # **Bytes times bytes.** A course multiplied `.nbytes`, which is bytes already, by the item size ([TrenTorch#192](https://github.com/TrenTorch/TrenTorch/issues/192)); an illustrated guide counted Q as a
 # third cached tensor ([jalammar.github.io#36](https://github.com/jalammar/jalammar.github.io/issues/36)).
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Bugs that shipped: no mask for the prompt, bits in another type, bytes times bytes", "show": "printed", "text": "- `if cache is not None: no mask` is right for one new token, wrong for the prompt\n- a bf16 model wrote into an fp16 cache: reinterpreted, not converted\n- `.nbytes` multiplied by the item size; Q counted as a third cached tensor"}
 q = k = torch.zeros(1, 1, 3, 4)
 v = torch.arange(1.0, 4).view(1, 1, 3, 1)
 print(f"prompt of 3: masked {attend(q, k, v).flatten().tolist()}, unmasked {sdpa(q, k, v).flatten().tolist()}")
@@ -462,7 +462,7 @@ print(f"nbytes {array.nbytes:,}, times the item size {array.nbytes * array.eleme
 print(f"with Q, Llama-2-7B would have {3 * 32 * 32 * 128 * 2:,} B a token for {kv_cache_bytes(32, 32, 128):,}")
 check_equal("2 x 4 x 8 x 16 float32", array.nbytes, 4_096)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## Exercises
 #
 # **1.** A model has $L = 32$, $h = 32$, $d_h = 128$, GQA with $n_{kv} = 8$ and an fp16 cache. How many bytes is one token, and how many GiB are 32,768?
@@ -483,7 +483,7 @@ check("05.seed", seed_solution)
 answer = seed_solution()
 print(f"{answer['bytes per token'] / 1024:.0f} KiB a token, {answer['GiB at 32,768']:.0f} GiB for 32,768 tokens")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **2. From a config.** `config` is a dict as in config.json. It always has `num_hidden_layers`, `hidden_size` and `num_attention_heads`;
 # `num_key_value_heads` and `head_dim` may be absent (then MHA, and $d / h$). No windows.
 
@@ -504,7 +504,7 @@ def formula_solution(config, tokens, batch, bytes_per_element):
 
 check("05.formula", formula_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **3. Which of these twelve published numbers are wrong?** Two bytes a number unless it says otherwise. Answer with a set, as `{2, 7}`.
 #
 # | | model | shape | for | published |
@@ -544,7 +544,7 @@ def twelve_solution():
 
 check("05.twelve", twelve_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **4. Repeat.** Make $h$ = $n_{kv}$ times `group_size` heads of `x` [B, n_kv, S, dh], so that query head $j$ finds its own at index $j$.
 
 # %% tags=["exercise"]
@@ -561,7 +561,7 @@ def repeat_solution(x, group_size):
 
 check("05.repeat", repeat_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **5. Find the fault.** `T` new queries are the last of `S` keys. True means *may look*. This mask trains well and decodes nonsense. Mend it.
 
 # %% tags=["exercise"]
@@ -578,7 +578,7 @@ def mask_solution(T, S):
 
 check("05.mask", mask_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "In practice: five fields decide", "show": "table"}
 # ## What you can do now
 #
 # You **computed** bytes per token from four fields, and met the fields that change the answer (`head_dim`, windows, MLA); **explained** what GQA shares
@@ -598,5 +598,5 @@ check("05.mask", mask_solution)
 # **Sources.** Shazeer 2019, Fast Transformer Decoding ([arXiv 1911.02150](https://arxiv.org/abs/1911.02150)): MQA. Ainslie et al. 2023, GQA ([arXiv 2305.13245](https://arxiv.org/abs/2305.13245)): grouped heads, conversion by
 # mean pooling, the quality claims. The config.json files of the models named. Public reports as named in sections 4 and 6 to 9.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 progress("05")

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "06 · Multi-head latent attention", "show": "list", "text": "128 heads in each of 61 layers, and fewer cached bytes than a 70B model with 8 KV heads. In fifty minutes you will"}
 # # 06 · Multi-head latent attention
 #
 # DeepSeek-V3 has 128 heads in each of its 61 layers and caches less per token than a 70B model with 8 KV heads. This chapter shows how.
@@ -12,7 +12,7 @@
 #
 # You need chapters 03 (RoPE) and 05 (the KV cache). About 50 minutes.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 import matplotlib.pyplot as plt
 import torch
 
@@ -28,7 +28,7 @@ style()
 torch.manual_seed(0)
 _ = torch.set_grad_enabled(False)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Sharing heads ends at one head", "show": "", "text": "DeepSeek-V3's shape: 61 layers, 128 heads, keys of 128 + 64 numbers, values of 128, two bytes each.\n\nGQA and MQA make the cache smaller by giving several query heads **the same** keys and values. At one KV head there is nothing left to share.\n\n**Write down:** how many bytes would one token cost as plain MHA?"}
 # ## 1 · Where GQA stops
 #
 # GQA makes the cache smaller by giving several query heads **the same** keys and values. Fewer KV heads, fewer bytes, and at one KV head
@@ -37,7 +37,7 @@ _ = torch.set_grad_enabled(False)
 # Take DeepSeek-V3's shape: 61 layers, 128 heads, keys of 192 numbers (128 + 64), values of 128, two bytes each. Suppose it were plain MHA.
 # **Write down** how many bytes one token would cost.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None  # bytes per token
 mha = 128 * (192 + 128) * 61 * 2
 predict(my_guess, mha, "bytes per token as MHA")
@@ -48,7 +48,7 @@ for kind, n_kv in (("MHA", 128), ("GQA-8", 8), ("MQA", 1)):
 check_equal("MHA at V3's shape", mha, 4_997_120)
 print(f"as MHA {mha / 2**20:.2f} MiB a token; content keys of all heads 128 x 128 = {128 * 128:,} wide")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "MLA keeps one short vector, and makes every head's keys and values from it", "text": "$c$ is the **latent**, and the only thing cached. Every head still has keys and values of its own; none of them is stored.\n\n- D is for *down*, U for *up*\n- DeepSeek-V3: $d_c = 512$ (`kv_lora_rank`), where the keys of all heads together are $128 \\times 128 = 16{,}384$ numbers wide"}
 # Nearly 5 MB for a single token as MHA. Sharing brings it down step by step, and ends at MQA.
 #
 # MLA takes another road. Every head keeps its **own** keys and values, but none of them is stored. What is stored is one short vector per
@@ -66,7 +66,7 @@ print(f"as MHA {mha / 2**20:.2f} MiB a token; content keys of all heads 128 x 12
 #
 # At 23 tokens, put the keys of all heads side by side, a row a token: a [23, 60] matrix. **Predict** its rank.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "GQA cuts the number of heads; MLA cuts the rank", "text": "Sizes all different: $d = 56$, $h = 6$, $d_c = 16$, keys of 10. Put the keys of all heads side by side, a row a token, for 23 tokens: a [23, 60] matrix.\n\n**Predict** its rank."}
 d, h, c, n, v, r, q_rank = 56, 6, 16, 10, 12, 4, 20
 S = 23  # tokens
 gen = torch.Generator().manual_seed(1)
@@ -84,14 +84,14 @@ rank = int(torch.linalg.matrix_rank(keys.flatten(1)))
 predict(my_guess, rank)
 check_equal("rank of all keys together", rank, c)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Each token's 60 key numbers come from 16. The heads differ, yet together they carry $d_c$ numbers a token. GQA cuts the number of heads; MLA cuts the rank.
 #
 # **But the saving is not there yet.** The score of a query with a cached token needs that token's key, and the key is not in the cache.
 # Making it again means multiplying every latent of the past by $W^{UK}$ **at every step**. At V3's size, over 2,048 tokens, for each layer
 # and each new token:
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Low rank alone moves the cost from memory to arithmetic", "text": "The score needs a key, and the key is not in the cache. Making keys and values again at **every** step, 2,048 tokens, V3's size, per layer and new token:"}
 V3 = {"heads": 128, "c": 512, "n": 128, "v": 128, "r": 64}
 remake = 2 * 2048 * V3["c"] * V3["heads"] * (V3["n"] + V3["v"])
 attention = 2 * 2048 * V3["heads"] * (V3["n"] + V3["r"] + V3["v"])
@@ -100,7 +100,7 @@ print(f"scores and weighted sum:    {attention / 1e9:6.2f} GFLOP")
 print(f"ratio: {remake / attention:.1f}")
 check_equal("at any length", remake / attention, V3["c"] * 256 / 320)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Absorption moves a parenthesis: the matrix meets the query once", "text": "On the left $W^{UK}$ meets **every cached token**; on the right it meets **the query, once**. The value side is the same thought."}
 # Four hundred times the work of the attention itself. This is why "MLA is low-rank K and V" tells half of it: low rank alone moves the cost
 # from memory to arithmetic.
 #
@@ -117,7 +117,7 @@ check_equal("at any length", remake / attention, V3["c"] * 256 / 320)
 #
 # $$\sum_s a_s \left(W^{UV} c_s\right) \;=\; W^{UV} \sum_s a_s c_s .$$
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Two bracketings, the same scores and the same outputs"}
 q = torch.randn(h, n, generator=gen, dtype=torch.float64)  # one query, all heads
 left = torch.einsum("hn,shn->hs", q, keys)  # keys made for all 23 tokens
 moved = torch.einsum("hn,hnc->hc", q, W_uk)  # once
@@ -129,14 +129,14 @@ summed_values = torch.einsum("hs,hsv->hv", a, values)
 summed_latents = torch.einsum("hvc,hs,sc->hv", W_uv, a, latent)
 check_close("outputs, two bracketings", summed_values, summed_latents)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ### Absorb by order, do not merge
 #
 # Papers say that $W^{UK}$ is absorbed *into* the query projection. It is tempting to multiply the two matrices and store the product.
 # **Predict**: V3 makes its queries from a vector of 1,536 (`q_lora_rank`). Does the merged $W^{UQ\top} W^{UK}$, one matrix a head, have more
 # or fewer parameters than the two apart?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Absorb by order: a merged matrix is larger than the two apart", "text": "It is tempting to multiply $W^{UQ\\top} W^{UK}$ and store the product. V3 makes its queries from a vector of 1,536 (`q_lora_rank`).\n\n**Predict:** has the merged matrix, one a head, more or fewer parameters than the two apart?"}
 my_guess = None  # "more" or "fewer"
 two = 128 * 128 * (1536 + 512)  # W_UQ and W_UK, 128 heads of 128
 merged = 128 * 1536 * 512
@@ -148,7 +148,7 @@ print(f"value side: apart {two_out / 1e6:6.1f}M   merged {merged_out / 1e6:6.1f}
 check_close("query side, millions", [two / 1e6, merged / 1e6], [33.6, 100.7], 0.001)
 check_close("value side, millions", [two_out / 1e6, merged_out / 1e6], [125.8, 469.8], 0.0005)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "A rotation would stand between the query and the matrix", "show": "", "ask": "Q14", "text": "RoPE turns the key of position $m$ by $R_m$ and the query of position $t$ by $R_t$. With a key made again from the latent the score is\n\n$$\\left(R_t q\\right)^\\top \\left(R_m W^{UK} c_m\\right) = q^\\top R_{m-t} W^{UK} c_m .$$\n\nThe matrix that we would move to the query side is **a different one for every cached token**.\n\nSo with RoPE on these keys one moved query would be needed per distance: the old cost again."}
 # Merging makes one matrix of full width out of two thin ones. A decode step reads every weight it uses, so merged matrices would be read
 # three to four times as long. `lib.mla` keeps the matrices as they are in the checkpoint and only chooses the order.
 #
@@ -161,7 +161,7 @@ check_close("value side, millions", [two_out / 1e6, merged_out / 1e6], [125.8, 4
 # Now a rotation stands between $q$ and $W^{UK}$, and **it is a different one for every cached token**. The matrix that we would move to the
 # query side, $W_q^\top R_\Delta W^{UK}$, is no longer one matrix. How much does it move with the distance $\Delta$?
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "How far the matrix moves with the distance", "show": "printed", "text": "$W_q^\\top R_\\Delta W^{UK}$ against distance 0, for one head of 64:"}
 gen = torch.Generator().manual_seed(2)
 dh = 64
 W_q = torch.randn(dh, d, generator=gen, dtype=torch.float64)
@@ -175,7 +175,7 @@ for m in range(1, 6):
 check_equal("moved by more than a fifth at distance 1", drift[1] > 0.2, True)
 check_equal("moves on with the distance", drift == sorted(drift), True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Decoupled RoPE: content is absorbed, position has a small key of its own", "text": "- width $d_{nope}$ carries **content**: no rotation, absorbed\n- width $d_R$ carries **position**: made from $x$, rotated, cached as it is, one for all heads"}
 # By a quarter after one token. So with RoPE on the keys, one moved query would be needed per distance, and that is the old cost again. (The
 # other way out, caching rotated keys, is the full cache again.)
 #
@@ -189,20 +189,20 @@ check_equal("moves on with the distance", drift == sorted(drift), True)
 # The picture shows what is made and what is kept; `n`, `r`, `v` in it and in the code are $d_{nope}$, $d_R$, $d_v$. Two things are new: the latent goes through
 # an RMSNorm ([chapter 01](01_rmsnorm.ipynb)) before it is cached, and the query has a low rank of its own, $W^{DQ}$ down and $W^{UQ}$ up. Only the two filled boxes outlive a step.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Only the two filled boxes outlive a step"}
 fig, ax = plt.subplots(figsize=(11, 4.6))
 rows = draw_cached(ax)
 plt.show()
 print(rows)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: $x$ gives the query (left), the latent (middle) and the rope key (right). The latent is normalised, then cached; the rope key is
 # rotated, then cached. Keys and values of the heads hang above the latent and are never stored.*
 #
 # Position now lives in $k^R$ alone. That can be tested: without it, attention over the past is a **bag of tokens**. We permute the past of a
 # layer and look at the next token's output.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Without the rope key, the past is a bag of tokens"}
 torch.manual_seed(3)
 layer = MLAttention(d, h, q_rank, c, n, r, v).double()
 for p in layer.parameters():
@@ -216,14 +216,14 @@ without = [layer.expanded(torch.cat([p, new], 1), *no_turn)[:, -1] for p in (pas
 check_close("no rotation: order of the past", without[0], without[1])
 check_equal("rotated rope key: order matters", bool((with_rope[0] - with_rope[1]).abs().max() > 0.01), True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # ### All of it in fifteen lines
 #
 # One decode step in the absorbed form, from the weights of that layer. Its names: `wq_a` and `wq_b` are $W^{DQ}$ and $W^{UQ}$, `wkv_a` is $W^{DKV}$ on top of
 # $W^{KR}$, `wkv_b` each head's $W^{UK}$ on top of its $W^{UV}$. The gains of both norms are random, so a forgotten norm cannot pass.
 # The latent is cached **after** its norm, the rope key **after** its rotation.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "All of it in fifteen lines"}
 def decode_step(layer, cached, x, cos, sin):
     """x [1, d], one new token -> its output [1, d] and the grown cache [S + 1, c + r]."""
     W_uk, W_uv = layer.wkv_b.weight.view(h, n + v, c).split([n, v], dim=1)
@@ -239,7 +239,7 @@ def decode_step(layer, cached, x, cos, sin):
     out = torch.einsum("hvc,hs,sc->hv", W_uv, a, cached[:, :c])
     return (layer.wo.weight @ out.flatten())[None], cached
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Fifteen lines equal the library, with random gains in both norms", "text": "The latent is cached **after** its norm, the rope key **after** its rotation."}
 whole = layer.expanded(torch.cat([past, new], 1), cos, sin)[0]  # [S + 1, d], keys and values of every head
 cached = torch.zeros(0, c + r, dtype=torch.float64)
 for t, token in enumerate(torch.cat([past, new], 1)[0]):
@@ -248,7 +248,7 @@ for t, token in enumerate(torch.cat([past, new], 1)[0]):
 check_close("24 steps by hand = lib, expanded", out[0], whole[-1])
 check_shape("what was kept", cached, [24, 20])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 6 · Three caches, one answer
 #
 # `lib.MLAttention` has both forms as two methods of one object. Three ways to decode, with what each of them **really holds**:
@@ -263,7 +263,7 @@ check_shape("what was kept", cached, [24, 20])
 # The three are algebraically equal, so equal to the last digits in float64. In fewer bits the two orders of multiplication round differently; the
 # last three lines show how much is normal, as a share of the largest output.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Three caches, one answer", "text": "- **expanded**: keys and values of every head are cached\n- **re-expanded**: the latent is cached; keys and values are made again at each step\n- **absorbed**: the latent is cached and read as it is\n\n**Predict** the bytes held for 24 tokens in float64: $h(d_{nope} + d_R + d_v)$ numbers a token, or $d_c + d_R$."}
 my_guess = {"expanded": None, "latent": None}
 ways = {"expanded": KVCache(1, 24, h, n + r, v, dtype=torch.float64)}
 ways |= {way: LatentCache(1, 24, c, r, dtype=torch.float64) for way in ("re-expanded", "absorbed")}
@@ -285,7 +285,7 @@ for dtype in (torch.float64, torch.float32, torch.bfloat16):
     one, two = (form(past.to(dtype), cos[:S], sin[:S]) for form in (low.expanded, low.absorbed))
     check_close(f"{str(dtype)[6:]:<9} expanded = absorbed", two, one)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # A larger gap in float32 is a bug. In bfloat16, compare a few per cent, or better the next token, never the digits.
 #
 # ### MLA is MQA in disguise
@@ -293,7 +293,7 @@ for dtype in (torch.float64, torch.float32, torch.bfloat16):
 # After absorption every head reads the same cached row: as a key of width $d_c + d_R$, and its first $d_c$ numbers as the value. That is
 # multi-query attention with one very wide head. Ordinary attention code with `n_kv_heads = 1` computes it.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "After absorption MLA is MQA with one very wide head"}
 q_nope, q_rope = layer.queries(new, cos[S:], sin[S:])
 rows = ways["absorbed"].latent  # [1, 24, c + r]
 wide_q = torch.cat([torch.einsum("bhtn,hnc->bhtc", q_nope, layer.up_projections()[0]), q_rope], -1)
@@ -301,7 +301,7 @@ as_mqa = attend(wide_q, rows[:, None], rows[:, None, :, :c], scale=(n + r) ** -0
 out = torch.einsum("bhtc,hvc->bthv", as_mqa, layer.up_projections()[1]).flatten(2)
 check_close("MQA with one wide head", layer.wo(out), outs["absorbed"][:, -1:])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # The scale is $1/\sqrt{d_{nope} + d_R}$ in **both** forms: absorption reorders a product, it does not change the score. The wide key's own width
 # does not enter.
 #
@@ -313,7 +313,7 @@ check_close("MQA with one wide head", layer.wo(out), outs["absorbed"][:, -1:])
 # And by how much is that smaller? "57 times." "71 times." "85 times." All three are computed correctly, against different things; the second cell below
 # shows which. The middle one compares the model with itself. In GQA's currency, with K and V of 128, MLA costs as much as 2.25 KV heads.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "DeepSeek-V3 caches 576 numbers per token and layer", "ask": "Q13", "text": "`num_hidden_layers` 61, `kv_lora_rank` 512, `qk_rope_head_dim` 64, `num_attention_heads` 128.\n\n**Predict** the bytes per token in bf16."}
 my_guess = None
 mla = lib.mla_cache_bytes(61, 512, 64)
 predict(my_guess, mla, "bytes per token")
@@ -324,7 +324,7 @@ check_equal("Llama-3-70B, GQA-8, for comparison", llama, 327_680)
 more = 671_026_404_352 / 70_553_706_496  # parameters of both, counted from their configs in chapter 08
 print(f"V3 caches {llama / mla:.2f} times less than Llama-3-70B, with {more:.1f} times the parameters")
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "57, 71 or 85 times smaller: each against something else", "show": "printed", "text": "All three are computed correctly, against different things. The middle one compares the model with itself."}
 denominators = [
     ("a plain MHA, 128 heads, K and V of 128", 2 * 128 * 128),
     ("the same model uncompressed: K 192, V 128", 128 * (192 + 128)),
@@ -337,7 +337,7 @@ groups = 576 / (2 * 128)
 print(f"{groups} KV heads")
 check_equal("groups", groups, 2.25)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ### Move the sliders
 #
 # Left: the whole cache for 61 layers. Right: what a decode step does with it. A step that does little arithmetic per byte waits for memory
@@ -345,10 +345,10 @@ check_equal("groups", groups, 2.25)
 #
 # Try: double the heads (whose cache moves?), set $d_R$ to 0, go to 1M tokens.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Double the heads, set $d_R$ to 0, go to 1M tokens: whose cache moves?"}
 mla_explorer
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 table = mla_explorer.table()
 for kind in ("MHA", "GQA", "MQA", "MLA"):
     numbers, per_byte = table["elements"][kind], table["intensity"][kind]
@@ -358,7 +358,7 @@ per_score = (2 * 512 + 64) / (192 + 128)
 print(f"FLOPs per query and key, absorbed over expanded: {per_score:.1f}")
 check_close("3.4 times", per_score, 3.4)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Many queries at once: making the keys once is cheaper", "show": "list", "text": "Absorbed, a score costs $(2 \\cdot 512 + 64) / (192 + 128) = 3.4$ times the arithmetic. Harmless for one query; a prefill has thousands. Without what both forms do alike, $T$ queries over $S$ keys cost:"}
 # ## 8 · When not to absorb
 #
 # MHA does one FLOP per byte: while it decodes, the arithmetic units idle. Absorbed MLA does 242: it reads 71 times less and does 3.4 times the
@@ -372,7 +372,7 @@ check_close("3.4 times", per_score, 3.4)
 #
 # **Predict** the number of queries a call at which the two cost the same, for large $S$.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Above how many queries a call is absorbing the slower way?", "ask": "Q15", "text": "Set the two costs equal, divide by $2 h S$, let $S$ grow. **Predict** $T$ for DeepSeek-V3."}
 my_guess = None
 crossover = 512 * 256 / (2 * 512 - 128 - 128)
 predict(my_guess, crossover, "queries a call")
@@ -388,7 +388,7 @@ for S_now in (256, 2048, 131072):
     first = int(T[torch.as_tensor(cost["absorb"] > cost["expand"])][0])
     print(f"over {S_now:>6} keys absorption costs more from {first} queries on")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # In one line: set the two costs equal, divide by $2 h S$, let $S$ grow. That is arithmetic alone, and a lower bound. The expanded keys and values, $d_{nope} + d_R + d_v$ numbers per
 # head and key, are also written and read again, and each byte costs the FLOPs that the machine could do meanwhile: the last number. `MLAttention.forward` follows
 # that one: absorbed for short calls on a latent cache, expanded for the rest. `crossover(flops_per_byte)` takes another machine's.
@@ -402,7 +402,7 @@ for S_now in (256, 2048, 131072):
 # the larger of bytes over bandwidth and FLOPs over rate, both rates measured in that run. Timings jitter: compare the variants at one length, not
 # one length with another.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "One token at V3's true size, on a CPU", "show": "printed"}
 bench = load_bench("mla")
 source = bench["provenance"]
 print(f"{source['date']}, torch {source['torch']}, transformers {source['transformers']}")
@@ -421,7 +421,7 @@ check_equal("at least ten times", gain >= 10, True)
 held = [at[way]["cache_bytes"] for way in ("expanded", "absorbed")]
 check_equal("cache, expanded over latent", round(held[0] / held[1], 1), 71.1)
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Counted and by the clock: the lines cross, the clock later"}
 turns = bench["crossover"]
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.4))
 panels = (("extra_flops", 1e9, "GFLOP that differ"), ("ms", 1, "ms, measured"))
@@ -443,7 +443,7 @@ check_equal("within a quarter", abs(where["predicted"] / where["measured"] - 1) 
 check_equal("one query: absorbed is faster", turns[0]["absorbed_ms"] < turns[0]["expanded_ms"], True)
 check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[-1]["absorbed_ms"], True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: left, the FLOPs in which the forms differ: expanding costs the same for any number of queries, absorbing grows with them, and the
 # lines cross. Right, whole calls by the clock, everything included: it crosses later, because the expanded keys are written and read again.*
 #
@@ -456,7 +456,7 @@ check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[
 # the latent is $[k; v]$ itself, with $W^{UK}$ and $W^{UV}$ picking rows. How much smaller could that latent be? Take SmolLM2's layer 15: 3 KV heads
 # of 64, so K and V together are 384 numbers a token. The singular values say how many of them count.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "A GQA layer is an MLA layer in waiting, but not one of low rank", "show": "printed", "text": "SmolLM2, layer 15: $W_k$ over $W_v$ is a [384, 576] matrix, and $[k; v]$ a latent of 384. How much of it does a shorter latent keep?"}
 model = lib.open_gguf(lib.find_model("gguf"))
 stacked = torch.cat([model["blk.15.attn_k.weight"], model["blk.15.attn_v.weight"]]).double()  # [384, 576]
 energy = torch.linalg.svdvals(stacked).square()
@@ -467,7 +467,7 @@ for width in (64, 128, 256, 384):
 check_equal("full width keeps all", round(kept[383].item(), 6), 1.0)
 check_equal("a third loses more than a tenth", bool(kept[127] < 0.9), True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # A latent of 384 keeps everything and saves nothing; a third of it loses much. SmolLM2 was not trained with a bottleneck, so its keys and values
 # fill the room they were given. MLA's quality comes from **training** through the latent. That it then matches or beats MHA is the claim of
 # the DeepSeek-V2 report ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434), section 2.1 and its ablations); nothing here shows it.
@@ -476,7 +476,7 @@ check_equal("a third loses more than a tenth", bool(kept[127] < 0.9), True)
 #
 # Five wrong counts, each from public code or a public table, for DeepSeek-V3 in bf16 bytes per token. The right one is 70,272.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Five wrong counts that shipped", "show": "printed", "text": "Bytes per token of DeepSeek-V3 in bf16, from public code or tables. Right: 70,272. Which of the five terms did each get wrong: the layers, the latent, the rope key, the heads, the two?"}
 L, b = 61, 2
 wrong = {
     "two latents, no rope key (LMCache#694)": L * 2 * 512 * b,
@@ -490,7 +490,7 @@ for words, value in wrong.items():
 check_close("published factors", [w / mla for w in wrong.values()], [1.78, 0.889, 15.1, 28.4, 24.9], 0.002)
 check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_104)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # **The scale that follows the absorbed width.** After absorption q and k are 576 wide, and code that takes its scale from the width of what it is
 # given gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. ([Megatron-LM#1501](https://github.com/NVIDIA/Megatron-LM/issues/1501) reports a scale
 # from yet another wrong width, hidden size over heads.) The cell below tries it on our small layer.
@@ -502,7 +502,7 @@ check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_
 # cos and sin (here 1), and `mscale_all_dim` acts a second time, squared, on the softmax scale.
 # ([Megatron-LM#1429](https://github.com/NVIDIA/Megatron-LM/issues/1429): `mscale` was taken for it.)
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "The scale does not follow the absorbed width", "show": "printed", "text": "Absorbed, q and k are 576 wide. Code that takes its scale from the width of what it is given gets $1/\\sqrt{576}$: the scores shrink, the softmax flattens, **nothing fails**. Right, in both forms: $1/\\sqrt{d_{nope} + d_R}$.\n\nA model with YaRN needs a factor on top (Megatron-LM#1429):"}
 key = ways["absorbed"].latent[:, None]  # [1, 1, 24, c + r]
 right = attend(wide_q, key, key[..., :c], scale=(n + r) ** -0.5)
 flat = attend(wide_q, key, key[..., :c])  # no scale given: it follows the width that came, c + r
@@ -517,7 +517,7 @@ check_close("YaRN's factor", factor, 1.873854, 1e-6)
 check_close("V3's softmax scale", base * factor, 0.1352338, 1e-6)
 print(f"{base:.7f} x {factor:.6f} = {base * factor:.7f}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "In config.json: which fields reach the cache", "show": "table"}
 # ## 11 · In practice
 #
 # | field of config.json | DeepSeek-V3 | DeepSeek-V2-Lite | what it means |
@@ -549,7 +549,7 @@ def elements_solution(num_attention_heads, kv_lora_rank, qk_nope_head_dim, qk_ro
 
 check("06.elements", elements_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **2. Absorb.** Scores of one query with all cached tokens, in the absorbed form. `q_nope` [h, n], `q_rope` [h, r] (already rotated),
 # `w_uk` [h, n, c], `cached` [S, c + r], each row the latent and then the rope key; return [h, S], scaled, before the softmax.
 
@@ -568,7 +568,7 @@ def absorb_solution(q_nope, q_rope, w_uk, cached):
 
 check("06.absorb", absorb_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **3. Why can MLA not simply apply RoPE to the keys that it reconstructs?**
 #
 # - a. The latent is too short to be split into pairs.
@@ -589,7 +589,7 @@ def why_decoupled_solution():
 
 check("06.why_decoupled", why_decoupled_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **4. Find the fault.** This cache row is right in shape, and the model that uses it talks nonsense. `down` is `wkv_a`'s output
 # [T, c + r], `gain` the latent's norm weight [c]; `cos`, `sin` belong to the T positions. Mend it.
 
@@ -613,7 +613,7 @@ def rows_solution(down, gain, cos, sin):
 
 check("06.rows", rows_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The cache is one latent and one rope key; everything else is the order of a product", "show": "", "text": "- cached: $d_c + d_R$ numbers per token and layer, whatever the number of heads: 70,272 bytes in V3\n- absorbed for short calls, expanded for long ones: about 171 queries, by arithmetic alone\n- a rotation between $q$ and $W^{UK}$ forbids the move; hence the decoupled key\n- to take home: exercises `06.elements`, `06.absorb`, `06.why_decoupled`, `06.rows`"}
 # ## What you can do now
 #
 # You **said** what MLA caches, 576 numbers a token and layer in V3, and computed 70,272 bytes; **derived** absorption and wrote a decode step
@@ -625,5 +625,5 @@ check("06.rows", rows_solution)
 # ([arXiv 1911.02150](https://arxiv.org/abs/1911.02150)): MQA. DeepSeek-V3's and V2-Lite's config.json for the fields above; `lib.read_config` reads them in [chapter 10](10_real_models.ipynb). Public reports
 # named in section 10.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 progress("06")

@@ -1,12 +1,10 @@
-"""What stands between a committed notebook and the site or the slides: players, links, slide breaks, vendored files."""
+"""What stands between a committed notebook and the site or the slides: players, links, vendored files."""
 
-import base64
 import io
 import tarfile
 
 import nbformat
 import pytest
-from PIL import Image
 
 from book.explore import ALL
 from book.publish import site, slides, static, vendor
@@ -85,81 +83,8 @@ def test_links_to_what_the_site_lacks_become_words():
     )
 
 
-def types(*cells):
-    nb = nbformat.v4.new_notebook(cells=list(cells))
-    slides.lay_out(nb)
-    return [c.metadata.slideshow.slide_type for c in nb.cells]
-
-
 def ran(source, *outputs, **metadata):
     return code(source, outputs=list(outputs), execution_count=1, metadata=metadata)
-
-
-def printed(n):
-    return nbformat.v4.new_output("stream", name="stdout", text="line\n" * n)
-
-
-def test_slide_breaks():
-    picture = nbformat.v4.new_output("display_data", {"image/png": "eHh4", "text/plain": "Figure"})
-    got = types(
-        text("# Title"),
-        ran("import x"),  # prints nothing
-        text("Some words.\n\n## Two\n\nMore words."),
-        ran("a", printed(1)),
-        ran("plot()", picture),
-        ran("plot()", picture),  # no room for a second one
-        text("*In words: a line.*"),
-        text("Next thought."),
-        ran("e", output(), explorer="rmsnorm-scale"),
-        ran("def my(x): ...", tags=["exercise"]),
-        ran("check()", printed(1), tags=["check"]),
-        ran("solution", printed(1), tags=["solution"]),
-    )
-    # "Some words" and "In words" close what stands above; "Next thought" leads to its explorer and so starts anew.
-    assert got[:8] == ["slide", "skip", "-", "slide", "-", "-", "subslide", "-"]
-    assert got[8:] == ["subslide", "subslide", "subslide", "skip", "skip"]
-
-
-def test_what_a_cell_says_of_its_slide_holds():
-    assert types(text("# T"), ran("a", printed(1), slideshow={"slide_type": "fragment"}))[1] == "fragment"
-    assert types(text("# T"), text("a", metadata={"slideshow": {"slide_type": "notes"}}))[1] == "notes"
-
-
-def test_a_cell_too_tall_for_its_slide_shows_its_code_first():
-    cells = [text("# T"), ran("a\n" * 9, printed(30)), text("Done."), ran("b\n" * 9, printed(9))]
-    nb = nbformat.v4.new_notebook(cells=[*cells, ran("c\n" * 25, printed(12)), ran("x" * 500, printed(1))])
-    slides.lay_out(nb)
-    assert [(c.source[0], len(c.get("outputs", [])), c.metadata.slideshow.slide_type) for c in nb.cells] == [
-        ("#", 0, "slide"),
-        ("a", 0, "-"),
-        ("a", 1, "subslide"),
-        ("D", 0, "subslide"),
-        ("b", 1, "-"),
-        ("c", 0, "subslide"),
-        ("c", 1, "subslide"),
-        ("x", 1, "-"),
-    ]
-    assert [bool(c.metadata.get("transient")) for c in nb.cells] == [i in (2, 6) for i in range(8)]
-    assert len({c.id for c in nb.cells}) == 8
-    assert slides.wrapped("x" * 500) == 5, "a long line is wrapped, and counted so"
-
-
-def test_the_answer_to_a_prediction_comes_one_step_later():
-    nb = nbformat.v4.new_notebook(cells=[text("# T"), ran("predict(None, 4)", printed(1)), text("Four.")])
-    slides.lay_out(nb)
-    got = [(c.source, len(c.get("outputs", [])), c.metadata.slideshow.slide_type) for c in nb.cells[1:]]
-    ask = "predict(None, 4)"
-    assert got == [(ask, 0, "-"), (ask, 1, "fragment"), ("Four.", 0, "-")]
-
-
-def test_a_picture_counts_as_tall_as_it_will_stand():
-    def png(width, height):
-        held = io.BytesIO()
-        Image.new("L", (width, height)).save(held, "png")
-        return base64.b64encode(held.getvalue()).decode()
-
-    tall = [slides.picture(png(*size)) for size in ((600, 200), (2360, 400), (600, 900))]
-    assert tall == [200, 200, 430]
 
 
 def test_a_solution_is_folded_and_an_explorers_code_too():

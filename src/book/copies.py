@@ -73,7 +73,8 @@ def fold_checks(cells):
             cell.source, checks = split_checks(cell.source)
             if checks:
                 marked = hashlib.sha256(f"{cell.id}{checks}".encode()).hexdigest()[:12]
-                out.append(_hide(new_code_cell(checks, id=marked)))
+                off = {"slideshow": {"slide_type": "skip"}}
+                out.append(_hide(new_code_cell(checks, id=marked, metadata=off)))
     return out
 
 
@@ -110,7 +111,8 @@ def chapter_copy(path):
     nb = unspoilt(nbformat.read(path, as_version=4))
     nb.metadata.pop("jupytext", None)
     if path.stem[:2] in BY_NUMBER:
-        nb.cells.append(new_markdown_cell(way_on(path.stem[:2], START), id="the-way-on"))
+        off = {"slideshow": {"slide_type": "skip"}}  # a deck has links of its own
+        nb.cells.append(new_markdown_cell(way_on(path.stem[:2], START), id="the-way-on", metadata=off))
     return nbformat.writes(nb, version=4).rstrip("\n") + "\n"
 
 

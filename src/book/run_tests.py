@@ -24,7 +24,7 @@ NBVAL += ["--nbval-cell-timeout", "120"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def find_chromium():
+def find_chromium(purpose="the browser tests"):
     """Path of a Chromium: $BOOK_CHROMIUM, or one on the PATH.
 
     Raises: FileNotFoundError that says how to get one.
@@ -38,7 +38,7 @@ def find_chromium():
             else "no chromium or google-chrome on the PATH"
         )
         raise FileNotFoundError(
-            f"the browser tests need Chromium: {what}. On Debian and Ubuntu: apt-get install chromium; "
+            f"Chromium is needed for {purpose}: {what}. On Debian and Ubuntu: apt-get install chromium; "
             "elsewhere set BOOK_CHROMIUM=/path/to/chrome"
         )
     return found

@@ -1,4 +1,4 @@
-"""The site and the slides, built here, opened from the disk in a Chromium without a network."""
+"""The site, built here, opened from the disk in a Chromium without a network."""
 
 import re
 
@@ -7,7 +7,7 @@ from driver import shows
 
 from book.explore import ALL, player
 from book.paths import chapters
-from book.publish import site, slides, static
+from book.publish import site, static
 
 CHAPTERS = chapters(suffix=".ipynb")
 EACH = pytest.mark.parametrize("path", CHAPTERS, ids=[p.stem for p in CHAPTERS])
@@ -19,13 +19,6 @@ OUTSIDE = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href
 def the_site(tmp_path_factory):
     out = tmp_path_factory.mktemp("static") / "site"
     site.build(out)
-    return out
-
-
-@pytest.fixture(scope="session")
-def the_slides(tmp_path_factory):
-    out = tmp_path_factory.mktemp("static") / "slides"
-    slides.build(out)
     return out
 
 
@@ -158,8 +151,8 @@ def test_page_typesets_and_fits_a_phone(path, the_site, offline):
     assert wide <= window, f"the page is {wide} pixels wide on a phone of {window}"
 
 
-def test_no_page_names_a_script_or_picture_outside(the_site, the_slides):
-    for path in [*the_site.rglob("*.html"), *the_slides.rglob("*.html")]:
+def test_no_page_names_a_script_or_picture_outside(the_site):
+    for path in the_site.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert not OUTSIDE.findall(text), path.name
 
@@ -186,36 +179,3 @@ def test_dark_and_light(the_site, offline):
     offline.locator("[data-mode=light]:visible").first.click()
     offline.wait_for_timeout(300)
     assert int(offline.evaluate(brightness)) > 600, "the menu at the top overrides the system"
-
-
-@EACH
-def test_deck_moves_without_a_network(path, the_slides, offline):
-    offline.set_viewport_size({"width": 1280, "height": 800})
-    offline.goto((the_slides / f"{path.stem}.html").as_uri())
-    offline.wait_for_function("window.Reveal && Reveal.isReady()")
-    assert offline.evaluate("Reveal.getTotalSlides()") >= 5
-    first = offline.evaluate("Reveal.getIndices()")
-    offline.keyboard.press("ArrowRight")
-    assert offline.evaluate("Reveal.getIndices()") != first
-    figures = offline.locator(".explorer-player")
-    wanted = explorers_in(path)
-    assert figures.count() == len(wanted)
-    for i, (explorer, at) in enumerate(wanted):
-        offline.evaluate(
-            """i => {
-            const at = Reveal.getIndices(document.querySelectorAll(".explorer-player")[i].closest("section"));
-            Reveal.slide(at.h, at.v);
-        }""",
-            i,
-        )
-        here = offline.evaluate("Reveal.getIndices()")
-        figures.nth(i).locator("input, select").first.focus()
-        for key in ("ArrowRight", "ArrowLeft", "ArrowRight"):
-            offline.keyboard.press(key)
-        assert offline.evaluate("Reveal.getIndices()") == here, (
-            "arrow keys on a focused slider turned the slide"
-        )
-        figures.nth(i).get_by_role("button", name="Reset").click()
-        check_player(offline, figures.nth(i), explorer, at)
-        bottom = figures.nth(i).locator("button").last.evaluate("b => b.getBoundingClientRect().bottom")
-        assert bottom <= 800, f"{explorer.name}: the knobs end {bottom:.0f} pixels down a slide of 800"
