@@ -1,13 +1,15 @@
 """What stands between a committed notebook and the site or the slides: players, links, vendored files."""
 
 import io
+import re
 import tarfile
 
 import nbformat
 import pytest
 
 from book.explore import ALL
-from book.publish import site, slides, static, vendor
+from book.paths import chapters
+from book.publish import pages, search, site, slides, static, vendor
 
 code, text = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
 
@@ -109,3 +111,42 @@ def test_no_chapter_is_said(tmp_path):
     for build in (site.build, slides.build):
         with pytest.raises(ValueError, match="no executed chapter in notebooks/: make notebooks"):
             build(tmp_path / "out", papers=[])
+
+
+def test_names_of_lib_are_linked_once_and_others_stay():
+    linked = set()
+    text = pages.link_names(
+        "`rms_norm` and `rms_norm`, [`swiglu`](x), `lib.attend`, `config.json`, `d`", linked
+    )
+    assert (
+        text
+        == "[`rms_norm`](reference.md#lib-rms-norm) and `rms_norm`, [`swiglu`](x), [`lib.attend`](reference.md#lib-attend), `config.json`, `d`"
+    )
+    assert (
+        pages.link_names("`RMSNorm` `attend`", linked) == "[`RMSNorm`](reference.md#class-rmsnorm) `attend`"
+    )
+
+
+def test_the_bibliography_has_every_paper_that_a_chapter_cites():
+    papers, _ = pages.cited(chapters(suffix=".ipynb"))
+    text = "".join(text for _, text in pages.prose(chapters(suffix=".ipynb")))
+    assert set(papers) == set(re.findall(r"arxiv.org/abs/([0-9]{4}[.][0-9]{4,5})", text)) and len(papers) > 20
+    assert papers["1910.07467"][0] == "Zhang & Sennrich 2019"
+
+
+def test_every_entry_of_the_index_leads_somewhere():
+    text = pages.index(chapters(suffix=".ipynb"))
+    assert "[06](06_mla.ipynb#" in text and "`num_key_value_heads`" in text
+
+
+def test_the_sheet_is_computed():
+    text = pages.sheet()
+    assert "| llama-2-7b | 6.74 billion | 4,096 | 32 | 32 : 32 | 11,008 | 512 KiB | 4 GiB |" in text
+
+
+def test_search_knows_what_a_section_says_and_what_its_cells_printed():
+    html = "<article><section id='a'><h1>One</h1><p>first</p><section id='b'><h2>Two</h2><pre>11,008</pre></section></section></article>"
+    assert search.sections(html, "x.html") == [
+        ("x.html", "a", "One", "One", "One first"),
+        ("x.html", "b", "One", "Two", "Two 11,008"),
+    ]

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from bs4 import BeautifulSoup
 from driver import shows
 
 from book.explore import ALL, player
@@ -163,6 +164,35 @@ def test_search_finds_words_of_every_chapter(the_site, offline):
         offline.goto(f"{(the_site / 'search.html').as_uri()}?q={word}")
         # The list grows link by link; the chapter's own must be among them.
         offline.wait_for_selector(f'ul.search li a[href*="{path.stem}"]', timeout=20_000)
+
+
+@pytest.mark.parametrize("asked", ["11,008", "11008"])
+def test_search_finds_a_number_that_a_cell_printed_and_shows_where(asked, the_site, offline):
+    offline.goto(f"{(the_site / 'search.html').as_uri()}?q={asked}")
+    link = offline.locator("ul.search li a").first
+    assert "02_swiglu" in link.get_attribute("href") and "#" in link.get_attribute("href")
+    assert offline.locator("ul.search mark").first.inner_text().replace(",", "") == "11008"
+    link.click()
+    offline.wait_for_url("**/02_swiglu.html#*")
+
+
+def test_every_link_inside_the_site_leads_to_a_place_that_is_there(the_site):
+    pages = {
+        p.name: BeautifulSoup(p.read_text(encoding="utf-8"), "html.parser") for p in the_site.glob("*.html")
+    }
+    places = {name: {tag["id"] for tag in page.find_all(id=True)} for name, page in pages.items()}
+    lost = set()
+    for name, page in pages.items():
+        for link in page.select("article a[href]"):
+            target, _, anchor = link["href"].partition("#")
+            target = target or name
+            if (
+                ":" not in target
+                and target.endswith(".html")
+                and (target not in pages or anchor and anchor not in places[target])
+            ):
+                lost.add(f"{name}: {link['href']}")
+    assert not lost, sorted(lost)[:20]
 
 
 def test_dark_and_light(the_site, offline):

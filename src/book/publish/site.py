@@ -16,7 +16,7 @@ import nbformat
 from book.contents import BY_NUMBER, CHAPTERS, EDITION, PATHS
 from book.copies import GUESS, fold_checks
 from book.paths import BUILD, NOTEBOOKS, ROOT, chapters
-from book.publish import static, vendor
+from book.publish import pages, search, static, vendor
 
 HERE = Path(__file__).parent
 REPOSITORY = os.environ.get(
@@ -39,6 +39,8 @@ Predictions come before results: write yours down, then open *Show the answer*. 
 
 {rows}
 
+To look something up: the [index](glossary.md), the [reference of lib](reference.md), the [bibliography](bibliography.md), [one sheet for the wall](sheet.md).
+
 Three short ways through:
 
 {paths}
@@ -49,6 +51,10 @@ Three short ways through:
 
 {names}
 run
+glossary
+reference
+bibliography
+sheet
 ```
 """
 
@@ -88,6 +94,7 @@ def sources(folder, papers):
     (folder / "_extra" / "notebooks").mkdir(parents=True)
     rows, files, names = [], [], []
     for path in papers:
+        linked = set()
         nb = static.read_chapter(path)
         heading, about = static.title(nb), static.first_sentence(nb)
         drop_progress(nb)
@@ -95,7 +102,7 @@ def sources(folder, papers):
         fold(nb)
         for cell in nb.cells:
             if cell.cell_type == "markdown":
-                cell.source = local_links(cell.source, {p.name for p in papers})
+                cell.source = pages.link_names(local_links(cell.source, {p.name for p in papers}), linked)
         nb.cells.insert(1, nbformat.v4.new_markdown_cell(RUN_IT.format(file=path.name), id="run-it"))
         (folder / path.name).write_text(nbformat.writes(nb), encoding="utf-8")
         shutil.copy(path, folder / "_extra" / "notebooks")
@@ -113,6 +120,13 @@ def sources(folder, papers):
         ),
         encoding="utf-8",
     )
+    for name, text in (
+        ("glossary", pages.index(papers)),
+        ("reference", pages.reference()),
+        ("bibliography", pages.bibliography(papers)),
+        ("sheet", pages.sheet()),
+    ):
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
     address = f" (<{REPOSITORY}>)" if REPOSITORY else ""
     (folder / "run.md").write_text(RUN.format(rows="\n".join(files), address=address), encoding="utf-8")
     return names
@@ -200,10 +214,24 @@ def build(out, papers=None):
     for leftover in (".doctrees", ".buildinfo"):
         path = fresh / leftover
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    search.add(fresh)
+    sitemap(fresh)
     shutil.rmtree(out, ignore_errors=True)
     fresh.replace(out)
     shutil.rmtree(work)
     return names
+
+
+def sitemap(folder):
+    """sitemap.xml, where the address of the pages is known (BOOK_SITE)."""
+    address = os.environ.get("BOOK_SITE", "").rstrip("/")
+    if address:
+        pages_ = sorted(
+            path.name for path in folder.glob("*.html") if path.name not in ("search.html", "genindex.html")
+        )
+        urls = "".join(f"<url><loc>{address}/{name}</loc></url>" for name in pages_)
+        head = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+        (folder / "sitemap.xml").write_text(f"{head}{urls}</urlset>\n", encoding="utf-8")
 
 
 def main(argv=None):

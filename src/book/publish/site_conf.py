@@ -1,5 +1,10 @@
-"""Sphinx settings of the static book. Copied beside the pages as conf.py; nothing here names an address outside the site."""
+"""Sphinx settings of the static book. Copied beside the pages as conf.py; no address outside the site, but for the buttons of BOOK_REPOSITORY."""
 
+import os
+
+REPOSITORY = os.environ.get("BOOK_REPOSITORY", "").rstrip(
+    "/"
+)  # https://github.com/OWNER/NAME; its buttons are absent until it is set
 project = "The Modern Transformer Block"
 html_show_copyright = False
 html_show_sphinx = False
@@ -42,3 +47,16 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+if REPOSITORY:
+    html_theme_options |= {
+        "repository_url": REPOSITORY,
+        "repository_branch": os.environ.get("BOOK_BRANCH", "main"),
+        "path_to_docs": "notebooks",
+        "use_repository_button": True,
+        "use_edit_page_button": True,
+        "launch_buttons": {
+            "binderhub_url": "https://mybinder.org",
+            "notebook_interface": "jupyterlab",
+            **({"jupyterhub_url": os.environ["BOOK_HUB"]} if os.environ.get("BOOK_HUB") else {}),
+        },
+    }
