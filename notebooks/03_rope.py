@@ -244,7 +244,7 @@ check_shape("cos", cos, [40, 3])
 # %% [markdown] slideshow={"slide_type": "skip"}
 # And the check that everybody should run on their own code: equal offsets, equal scores, for a whole head.
 
-# %% slideshow={"slide_type": "subslide", "title": "The check to run on your own code: equal offsets, equal scores"}
+# %% slideshow={"slide_type": "subslide", "title": "The check to run on your own code: equal offsets, equal scores", "show": "code"}
 torch.manual_seed(0)
 cos, sin = rope_cache(64, 8)
 q, k = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 1, 8)

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "10 · Real models", "show": "list", "text": "A file of weights and a config.json: that is all one gets of a model. After this chapter you can"}
 # # 10 · Real models
 #
 # A file of weights and a config.json: that is all one gets of a model. First you port a real one by hand into the block of this book; then you learn to read any
@@ -13,7 +13,7 @@
 #
 # You need chapters 04, 05, 06 and 08. About 60 minutes.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 import json
 import textwrap
 
@@ -35,7 +35,7 @@ from lib.families.describe import page
 style()
 _ = torch.set_grad_enabled(False)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "A port needs a target: the logits of something known to be right", "show": "", "text": "- the target: `lib.load_model`, whose logits equal those of transformers to 1e-4 of the largest\n- for one prompt, all of them: 37 tokens, 49,152 words\n- text is compared **only as far as it is certain**: up to the first token that wins by less than 0.05\n- then three steps: **names, layouts, ties**"}
 # # Part one: a port by hand
 #
 # ## 1 · What must come out
@@ -46,7 +46,7 @@ _ = torch.set_grad_enabled(False)
 # `answer` decodes greedily and returns the text **only as far as it is certain**: up to the first token that wins by less than 0.05, where another
 # machine's rounding could choose differently.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 tokenizer = lib.load_tokenizer(lib.find_model())
 prompt = lib.chat_prompt("What is the capital of France?")
 idx = torch.tensor([tokenizer.encode(prompt).ids])
@@ -64,7 +64,7 @@ def answer(model, text, n):
 target = lib.load_model(lib.find_model())(idx)
 check_equal("logits", list(target.shape), [1, 37, 49152])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # ## 2 · The file
 #
 # SmolLM2-135M-Instruct comes as one GGUF file: a table of metadata, then tensors, most of them in a few bits a number (the cell says which kinds). `lib.open_gguf` reads single tensors and turns
@@ -75,7 +75,7 @@ check_equal("logits", list(target.shape), [1, 37, 49152])
 #
 # The file has 98,362,432 bytes and the model 134,515,008 parameters. **Predict** the bits per parameter.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "The file says the configuration in one call", "text": "The GGUF file has 98,362,432 bytes and the model 134,515,008 parameters.\n\n**Predict** the bits per parameter."}
 from book.fetch_model import LICENCE, PACKAGE, VERSION
 
 my_guess = None
@@ -93,7 +93,7 @@ check_equal("parameters", lib.parameters(cfg).total, 134_515_008)
 kinds = ", ".join(sorted({file.kind(name) for name in file}))
 print(f"{PACKAGE} {VERSION}, {LICENCE}: {lib.find_model('gguf').stat().st_size / 1e6:.0f} MB in {kinds}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # In `Q4_1`, 32 numbers share a scale and an offset and have 4 bits each, 5 with their part of these two; in `Q8_0` it is 8.5. The average is 5.85.
 #
 # ## 3 · Names
@@ -102,7 +102,7 @@ print(f"{PACKAGE} {VERSION}, {LICENCE}: {lib.find_model('gguf').stat().st_size /
 #
 # **Predict**: our model has 273 names, the head's included. How many tensors has the file?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Names: two dictionaries", "show": "code"}
 INSIDE = {"attn_norm": "attn_norm", "attn_q": "attn.wq", "attn_k": "attn.wk", "attn_v": "attn.wv"}
 INSIDE |= {"attn_output": "attn.wo"}
 INSIDE |= {"ffn_norm": "ffn_norm", "ffn_gate": "ffn.w_gate", "ffn_up": "ffn.w_up", "ffn_down": "ffn.w_down"}
@@ -123,7 +123,7 @@ missing = set(model.state_dict()) - set(raw)
 check_equal("names of ours that the file lacks", missing, {"head.weight"})
 check_equal("names that we do not have", set(raw) - set(model.state_dict()), set())
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Layouts: one transpose, and nothing complains when it is forgotten", "show": "", "text": "GGUF keeps q and k of a Llama in **adjacent** pairs, row $2i$ with $2i+1$; our block turns row $i$ with row $i + d_h/2$. The shape stays."}
 # One is missing: the head. The model ties it ([chapter 08](08_tied_embeddings.ipynb)), so the file stores the matrix once. A loader that fills the gap with random numbers runs and talks gibberish.
 # A loader that **counts** what is missing, as above, cannot.
 #
@@ -132,7 +132,7 @@ check_equal("names that we do not have", set(raw) - set(model.state_dict()), set
 # GGUF keeps q and k of a Llama in **adjacent** pairs, row $2i$ with $2i+1$. Our block turns row $i$ with row $i + d_h/2$ ([chapter 04](04_rope_in_practice.ipynb)). So the rows of every head move: even rows first, then
 # odd ones. The shape stays, which is why nobody notices when it is forgotten.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "code"}
 def to_half(w, n_heads):
     pairs = w.view(n_heads, 32, 2, -1)  # [n, pair, member, d]
     return pairs.transpose(1, 2).reshape(w.shape)
@@ -146,19 +146,19 @@ for i in range(30):
         name = f"blocks.{i}.attn.{part}.weight"
         weights[name] = to_half(raw[name], n_heads)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 5 · Fill, tie, compare
 #
 # `assign=True` puts the tensors in place without a copy. The tie is made last, by hand: one parameter, two names.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Fill, tie, compare: every logit"}
 left_over = model.load_state_dict(weights, strict=False, assign=True)
 check_equal("still without numbers", left_over.missing_keys, ["head.weight"])
 model.head.weight = model.emb.weight
 check_close("logits, by hand against lib", model(idx), target)
 print(answer(model, prompt, 10))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Two dictionaries, one transpose, one assignment: that is a port. The comparison of **all** logits is what shows it, not the text. Look why.
 #
 # ## 6 · The same weights in the wrong layout
@@ -166,7 +166,7 @@ print(answer(model, prompt, 10))
 # Now put the raw rows of q and k back, as if the second step had been forgotten. Every shape fits, and nothing is missing. **Write down** what you expect:
 # an error, noise, or sentences?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "The same weights in the wrong layout: error, noise or sentences?", "text": "Put the raw rows of q and k back, as if the transpose had been forgotten. Every shape fits, nothing is missing. **Write down** what you expect."}
 my_guess = None  # "error", "noise" or "sentences"
 texts = {"The capital of France is": 2, "Once upon a time": 14, prompt: 10}
 right = {text: answer(model, text, n) for text, n in texts.items()}
@@ -179,7 +179,7 @@ for text in texts:
     print(f"{'(the chat)' if text == prompt else text}\n  right: {right[text]!r}\n  wrong: {wrong[text]!r}")
 check_equal("the port is refuted by its logits", bool((model(idx) - target).abs().max() > 1), True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # The first line is right in both layouts. The story is English and runs in a circle. In the chat the wrong model ends its turn (`<|im_end|>`) without a word. A wrong rotation leaves each token's own
 # content alone and garbles **where** things are, so the model speaks and does not listen. Reading a few lines of output is no test of a port.
 #
@@ -189,7 +189,7 @@ check_equal("the port is refuted by its logits", bool((model(idx) - target).abs(
 # (a sum, a maximum, a dot product, a loop in C++) in one run, in turn; `limit` is the bytes over the fastest of them. *plain* is the model of this chapter; *fast* the same in fewer and larger PyTorch calls; *compiled*
 # one step in C++ (`load_model(.., decode="compiled")`). **Predict** which share of the limit the plain model reaches in float32 on one thread.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "How fast can it be? A step cannot beat a plain read of its bytes", "text": "**Predict** which share of the limit *plain*, the model of this chapter, reaches in float32 on one thread."}
 del model, raw, weights, target, q  # no weights are needed from here on
 my_guess = None
 bench = load_bench("decode")
@@ -209,7 +209,7 @@ check_equal("compiled gains more from bfloat16 than plain", gain["compiled"] > g
 lower = [share[d, 8]["compiled"] < share[d, 1]["compiled"] for d in ("float32", "bfloat16")]
 check_equal("compiled's share is lower at batch 8", lower, [True, True])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Calls, width and batch come between a step and its limit", "show": "", "text": "- **calls**: thirty layers are hundreds of PyTorch calls, and they take their time even where the weights are tiny\n- **width**: half the bytes halve the read, but a bfloat16 weight has to be widened before it is added up\n- **batch**: eight sequences read the weights once; but each weight meets eight rows of arithmetic, and the caches are not shared"}
 # Three things come between a step and its limit. **Calls**: thirty layers are hundreds of PyTorch calls, and they take their time even where the weights are tiny. **Width**: half the bytes halve the read, but a
 # bfloat16 weight has to be widened to float32 before it is added up. The C++ step does that in registers and keeps most of the gain; PyTorch's product with one row keeps little of it.
 # **Batch**: eight sequences read the weights once, so the limit per token falls almost eightfold; but each weight now meets eight rows of arithmetic, and nobody's reading stays as steady as a plain
@@ -227,7 +227,7 @@ check_equal("compiled's share is lower at batch 8", lower, [True, True])
 # **Llama 3 8B and Qwen3 0.6B.** The first is the control: no trap. `hidden_size` over `num_attention_heads` is 128, and so is a head. The second looks alike. **Predict** its cache, in numbers
 # per token, before you run.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Read aloud: Llama 3 8B has no trap, Qwen3 0.6B looks alike", "text": "`hidden_size` over `num_attention_heads` is 128 in the first, and so is a head.\n\n**Predict** the second one's cache, in numbers per token: 28 layers, 8 KV heads, heads of 128."}
 def read(name, *fields):
     raw = configs.load(name)
     print(f"{name}: " + ", ".join(f"{field} {json.dumps(raw.get(field, 'not there'))}" for field in fields))
@@ -243,13 +243,13 @@ for name, c in (("llama-3-8b", llama), ("qwen3-0.6b", qwen)):
     print(f"{name}: {lib.kv_elements_per_token(c):,}; the usual 2 L n_kv (d / h) says {usual:,}")
 check_equal("Qwen3-0.6B", lib.kv_elements_per_token(qwen), 2 * 28 * 8 * 128)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Aloud: *Qwen3 0.6B has 16 heads that are 128 wide, so they span 2,048 numbers although the stream has 1,024.* The usual formula says half. A file may say `head_dim`, and then it counts.
 #
 # **Mistral 7B v0.1 and Gemma 3 1B** cap their caches. Mistral: `sliding_window` 4096 on every layer. Gemma: `sliding_window_pattern` 6, so five layers of every six see 512 tokens, with a RoPE base of
 # their own. **Predict** how many of Gemma's 26 layers keep everything.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Mistral and Gemma cap their caches", "text": "Mistral 7B: `sliding_window` 4096 on every layer. Gemma 3 1B: `sliding_window_pattern` 6, five layers of every six see 512 tokens.\n\n**Predict** how many of Gemma's 26 layers keep everything."}
 mistral = read("mistral-7b-v0.1", "num_hidden_layers", "sliding_window", "max_position_embeddings")
 gemma = read("gemma-3-1b", "sliding_window", "sliding_window_pattern", "rope_theta", "rope_local_base_freq")
 my_guess = None
@@ -260,13 +260,13 @@ for name, c in (("mistral-7b-v0.1", mistral), ("gemma-3-1b", gemma)):
     print(f"{name}: {kept} at 131,072 tokens; {full} in an engine that ignores windows")
 check_equal("Mistral's cap, MiB", lib.kv_bytes(mistral, 131072) / 2**20, 512.0)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Both figures are right; they answer different questions, "what is needed" and "what does this engine reserve". (A cache estimator was corrected once in each direction: [alvarobartt/hf-mem#60](https://github.com/alvarobartt/hf-mem/issues/60), [#70](https://github.com/alvarobartt/hf-mem/issues/70).)
 #
 # **OLMo 2 and SmolLM3** change other things. OLMo 2's file says nothing of it: `model_type` olmo2 implies norms **after** each part and QK-norm over the whole width. SmolLM3's `no_rope_layers` is a list of 0 and 1.
 # **Predict**: does a 1 in `no_rope_layers` mean RoPE or no RoPE?
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "OLMo 2 says nothing of it, SmolLM3 says the opposite", "text": "`model_type` olmo2 implies norms **after** each part and QK-norm over the whole width. **Predict:** does a 1 in SmolLM3's `no_rope_layers` mean RoPE or no RoPE?"}
 olmo = read("olmo-2-7b", "model_type", "num_key_value_heads")
 smol = read("smollm3-3b", "no_rope_layer_interval", "tie_word_embeddings")
 print("no_rope_layers:", configs.load("smollm3-3b")["no_rope_layers"][:8], "..")
@@ -277,13 +277,13 @@ print(f"SmolLM3's layers without RoPE: {nope}")
 check_equal("OLMo 2", (olmo.layers[0].norms, olmo.layers[0].attention.qk_norm), ("post", "width"))
 check_equal("layers without RoPE", len(nope), 9)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # The name says the opposite of its values: 1 **has** RoPE ([huggingface/transformers#43756](https://github.com/huggingface/transformers/issues/43756) is about just this).
 #
 # **Falcon 7B and DeepSeek-V3** both write a large number of KV heads. Falcon: `num_kv_heads` 71, but also `multi_query` true, and then the model has one. DeepSeek: `num_key_value_heads` 128, but `kv_lora_rank` 512, and
 # then heads do not enter ([chapter 06](06_mla.ipynb)). **Predict** Falcon's bytes per token: 32 layers, heads of 64, bf16.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Falcon and DeepSeek-V3 write a large number of KV heads, and mean another", "text": "Falcon 7B: `num_kv_heads` 71, but `multi_query` true. DeepSeek-V3: `num_key_value_heads` 128, but `kv_lora_rank` 512.\n\n**Predict** Falcon's bytes per token: 32 layers, heads of 64, bf16."}
 falcon = read("falcon-7b", "multi_query", "num_kv_heads", "num_attention_heads")
 v3 = read("deepseek-v3", "num_key_value_heads", "kv_lora_rank", "qk_rope_head_dim", "num_hidden_layers")
 my_guess = None
@@ -295,7 +295,7 @@ for name, c in (("falcon-7b", falcon), ("deepseek-v3", v3)):
 check_equal("Falcon", lib.kv_bytes_per_token(falcon), 2 * 32 * 1 * 64 * 2)
 check_equal("V3's parameters", lib.parameters(v3).total, 671_026_404_352)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "One page for any file: python -m lib describe PATH", "show": "", "text": "- the block beside that of 2019, parameters, the cache of each kind of layer on one GPU and on eight\n- the usual figure and **why** it differs; one decode step; the fields that the numbers came from\n- PATH is a config.json, a model folder or a GGUF file; `--compare A B` puts two side by side\n- what the file does not say is **listed**, not guessed: a reader that guesses is how wrong numbers are made"}
 # ## 9 · One page for any file
 #
 # `python -m lib describe PATH` puts all of this on a page: the block beside that of 2019, parameters, the cache of each kind of layer on one GPU and on eight, the usual figure and **why** it differs,
@@ -305,7 +305,7 @@ check_equal("V3's parameters", lib.parameters(v3).total, 671_026_404_352)
 # The last lines of the page matter as much as the first: what the block cannot run is named, and what the file does not say is listed rather than guessed. A reader that guesses is how wrong
 # numbers are made. So three broken files at the end get an error instead of a number.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 oss = read_config(configs.path("gpt-oss-20b"))
 print(page(oss, name="gpt-oss-20b"))
 check_equal("active parameters", lib.parameters(oss).active, 4_187_440_704)
@@ -319,13 +319,13 @@ for broken in (
     except ValueError as error:
         print(f"{str(error)[:118]} ..")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 10 · How often is the usual formula wrong?
 #
 # The book carries a table of 53 published models, made by `lib` from their config files. The usual calculator takes four fields: $2\,L\,n_{kv}\,(d / h)$ numbers a token, times tokens. **Predict** for how many of
 # the 53 it is wrong, per token and at 131,072 tokens.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "How often is the usual formula wrong?", "show": "", "text": "The usual calculator takes four fields: $2\\,L\\,n_{kv}\\,(d / h)$ numbers a token, times tokens. The book has a table of 53 published models, made from their config files.\n\n**Predict** for how many of the 53 it is wrong, per token and at 131,072 tokens."}
 rows = configs.frontier()
 my_guess = {"per token": None, "at 131,072": None}
 per_token = [row for row in rows if row.naive != row.elements]
@@ -337,7 +337,7 @@ for row in sorted(at_128k, key=lambda row: -row.naive_bytes(131072) / row.cache_
     print(f"{row.name:<25}{factor:>7.3g} times  {row.kind:<28}{'windows' if row.windowed else ''}".rstrip())
 check_equal("wrong", (len(per_token), len(at_128k), len(rows)), (21, 26, 53))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "fragment", "show": "", "text": "**21** per token, **26** at 131,072 tokens: from 71 times too much to 2.4 times too little. Four causes: a head is not $d/h$ wide; not every layer keeps everything; KV heads are written elsewhere; there are no KV heads (MLA)."}
 # From 71 times too much to 2.4 times too little (some of them beyond the length that their file declares). Four causes: a head is not $d/h$ wide, not every layer keeps everything, KV heads are written elsewhere, or there are no KV heads (MLA).
 #
 # ## 11 · The frontier
@@ -346,10 +346,10 @@ check_equal("wrong", (len(per_token), len(at_128k), len(rows)), (21, 26, 53))
 #
 # Then switch to the usual formula and look at the line.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Move the context: which dots stay behind, and why?"}
 frontier_explorer
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Parameters to the right, one sequence's cache upwards"}
 fig, axes = plt.subplots(1, 3, figsize=(14, 4.6), sharey=True)
 lines = draw_frontier(axes, (4096, 131072, 1048576))
 _ = axes[0].set_ylabel("cache of one sequence")
@@ -359,7 +359,7 @@ by_name = {row.name: row for row in rows}
 same = by_name["mistral-7b-v0.1"].cache_bytes(4096) == by_name["mistral-7b-v0.1"].cache_bytes(1_048_576)
 check_equal("a model whose every layer has a window stops growing at it", same, True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: all dots rise with the context, in parallel, except the triangles: models with windows slow down or stop. Squares (MHA) lie highest. The lowest edge is made of windows, of hybrids with few
 # caching layers (Nemotron, Qwen3-Next, MiniMax-M1) and, at the largest size, of MLA.*
 #
@@ -369,7 +369,7 @@ check_equal("a model whose every layer has a window stops growing at it", same, 
 #
 # Each of these stood in a calculator, a table or a count. The formula that gives it is rebuilt, and the right value computed. Cover every second line and name the mistake.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "A wall of published numbers: name the mistake", "show": "printed"}
 for w in WALL:
     print(f"{w.key}  {w.what:<33}{w.said:>14,}  right: {w.right:>13,}  {w.said / w.right:6.3g} times")
     print(f"   {w.mistake} ({w.source})")
@@ -378,7 +378,7 @@ check_close("factors", [w.said / w.right for w in WALL], [8, 1.5, 1.25, 0.703, 1
 size = lib.kv_bytes(read_config(configs.path("llama-2-7b")), 2048)
 print(f"Llama-2-7B, 2,048 tokens: {size:,} bytes = {size / 2**30:.3f} GiB = {size / 1e9:.3f} GB")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Not one of them failed a type check. Two habits find them all: compute the same quantity a second way (bytes of a real cache, `sum(p.numel())` over unique tensors), and write the unit: the last line has been printed as
 # "1.00 GB" ([alvarobartt/hf-mem#33](https://github.com/alvarobartt/hf-mem/issues/33)).
 #
@@ -386,7 +386,7 @@ print(f"Llama-2-7B, 2,048 tokens: {size:,} bytes = {size / 2**30:.3f} GiB = {siz
 #
 # Paste any config.json between the quotes and run. The one here is made up: a small Llama with four times more query heads than KV heads.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 my_config = """
 {"model_type": "llama", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 12,
  "num_attention_heads": 12, "num_key_value_heads": 3, "intermediate_size": 2048,
@@ -395,12 +395,12 @@ my_config = """
 """
 print(page(read_config(json.loads(my_config)), tokens=4096, name="mine"))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # ## 14 · In practice
 #
 # What is said of today's models, held against their files. "No biases", "large models do not tie":
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 for name in ("qwen2.5-7b", "glm-4.5", "gpt-oss-20b", "command-r-v01"):
     raw = configs.load(name)
     c = read_config(raw)
@@ -412,7 +412,7 @@ for name in ("qwen2.5-7b", "glm-4.5", "gpt-oss-20b", "command-r-v01"):
     print(f"   biases: {bias}{out}; {'tied' if c.tied else 'not tied'}")
 check_equal("Command-R ties a matrix of, parameters", 256_000 * 8192, 2_097_152_000)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "What is said of today's models, and the field that shows it", "show": "table"}
 # Qwen2.5's biases are in no field: `model_type` qwen2 implies them. Command-R (35 billion) ties by the default of its class, where a reader who finds no field says "not tied" and counts two billion parameters
 # too many. (The files of Command-R and GLM-4.5 were put together from cited fields; `src/book/data/README.md` says which others were.)
 #
@@ -448,12 +448,12 @@ def elements_solution(config):
 
 check("10.elements", elements_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **2. Three mystery configs.** The fields that name the family are taken out. Where would the usual formula stumble? For each: `"names"` (its fields have other names), `"layers"` (not every layer
 # keeps a cache), `"width"` (a head is not $d/h$ wide) or `"windows"`. One has two traps: give the larger.
 # (In B's pattern M is Mamba, E experts, and * attention.)
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 for letter in "ABC":
     print(textwrap.fill(f"{letter} {json.dumps(mystery(letter))}", 100, break_on_hyphens=False))
 
@@ -470,7 +470,7 @@ def traps_solution():
 
 check("10.traps", traps_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **3.** And how many numbers a token does each of them cache? Which families are they? The solution says.
 
 # %% tags=["exercise"]
@@ -489,7 +489,7 @@ def mystery_cache_solution():
 
 check("10.mystery_cache", mystery_cache_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **4.** The bytes of Gemma 3 1B's cache for one sequence of 131,072 tokens in bf16, windows used. (26 layers, one KV head of 256, window 512, every sixth layer sees everything.)
 
 # %% tags=["exercise"]
@@ -506,7 +506,7 @@ def windows_solution():
 
 check("10.windows", windows_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **5. Find the fault.** Most tokens per second, all sequences together, that a bandwidth allows. The function is right for one sequence. Mend it for a batch. (`cache_bytes` is that of one sequence.)
 
 # %% tags=["exercise"]
@@ -524,7 +524,7 @@ def bound_solution(weight_bytes, cache_bytes, batch, bandwidth):
 
 check("10.bound", bound_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Compute it a second way, and write the unit", "show": "", "text": "- a port: two dictionaries, one transpose, one assignment; only **all** logits prove it\n- a config: what the file says, what `model_type` implies, and what nobody says\n- the usual cache formula is wrong in 26 of 53 models at 131,072 tokens\n- GiB or GB: it has been printed wrong"}
 # ## What you can do now
 #
 # You **ported** a real checkpoint with two dictionaries and a transpose, and saw why only logits prove it; **read** eight configs aloud; **caught** the usual formula in 26 of 53 models; **bounded** a decode step by its
@@ -533,5 +533,5 @@ check("10.bound", bound_solution)
 # **Sources.** The config.json files named above, in `src/book/data` with their origin. Reports are named where they are used. Llama Team 2024 ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)) and DeepSeek-AI 2024 ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)) for the shapes
 # of their models.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 progress("10")

@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "11 · The block on a GPU, without a GPU", "show": "list", "text": "One decode step reads gigabytes to do work that a GPU finishes in microseconds. We write the block as GPU programs, run them on a CPU, and count every byte. After it you can"}
 # # 11 · The block on a GPU, without a GPU
 #
 # One step of decoding reads gigabytes to do work that a GPU finishes in microseconds. This chapter writes the block as GPU programs, runs them on your CPU, and counts every byte.
@@ -13,7 +13,7 @@
 # You need chapters 01, 05 and 06, and PyTorch; no GPU, no Triton before. About 60 minutes. The kernels need Triton, which exists for Linux on x86-64; on other
 # machines the first cell says so, and the outputs below are those of a run.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 import os
 
 from lib import kernels
@@ -22,7 +22,7 @@ os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported: kernels run o
 if why := kernels.missing():
     raise RuntimeError(why)
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 import matplotlib.pyplot as plt
 import torch
 import triton
@@ -43,7 +43,7 @@ from lib.kernels.counting import counting
 style()
 fence()  # a kernel that leaves its tensors raises here; on a card nothing stops it
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Which operations of a decode step wait for memory?", "show": "", "ask": "Q19", "text": "An A100 does 312 TFLOP/s in bfloat16 and reads 2.039 TB/s: it must do about 153 FLOP **per byte** to keep its arithmetic busy, the *ridge*.\n\nLlama-3-8B decodes one token for one user, after 4,096 others. **Predict:** how many of a layer's ten operations stand above it?"}
 # ## 1 · What waits for what
 #
 # A card has two speeds: how fast it calculates, and how fast it reads its memory. An A100 does 312 TFLOP/s in bfloat16 and reads 2.039 TB/s ([data sheet](https://www.nvidia.com/en-us/data-center/a100/)).
@@ -51,7 +51,7 @@ fence()  # a kernel that leaves its tensors raises here; on a card nothing stops
 #
 # Llama-3-8B decodes one token for one user, after 4,096 others. **Predict**: how many of a layer's ten operations stand above an A100's ridge?
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "One user: none of them reaches the ridge", "show": "printed"}
 my_guess = None
 llama = read_config(load("llama-3-8b"))
 layer, d = llama.layers[0], llama.d
@@ -66,13 +66,13 @@ for card in cards.CARDS:
 n, work, moved = len(llama.layers), sum(op.flops for op in ops), sum(op.bytes for op in ops)
 print(f"all {n} layers: {moved * n / 1e9:.1f} GB moved; the arithmetic alone {work * n / cards.A100.flops * 1e6:.0f} us on an A100")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # None. A matrix met by one vector does one multiply and one add per weight of two bytes: 1 FLOP per byte, on any card. Attention does four, because four query heads
 # share each key. Time is bytes over bandwidth, so **fewer bytes is the whole game**.
 #
 # More users share the weights, not the caches. **Predict** which batch is the first that lifts the gate and up matrices above the A100's ridge: 16, 64 or 256?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "A batch lifts the matrices; attention stays where it is", "text": "More users share the weights, not the caches.\n\n**Predict** the first batch that lifts the gate and up matrices above the A100's ridge: 16, 64 or 256?"}
 my_guess = None
 batches = (1, 16, 64, 256)
 table = {b: {op.name: op.intensity for op in costs.block_ops(d, layer, b, 4096)} for b in batches}
@@ -82,7 +82,7 @@ for name in ("gate, up", "attention", "RoPE"):
     print(f"{name:<10}" + "".join(f"{table[b][name]:>10.2f}" for b in batches))
 check_close("attention does not move with the batch", table[256]["attention"], table[1]["attention"], 1e-12)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # A batch lifts the matrices. Attention stays where it is, because every user brings a cache; so does RoPE, whose vectors are each user's own.
 #
 # ## 2 · What fusion saves
@@ -92,7 +92,7 @@ check_close("attention does not move with the batch", table[256]["attention"], t
 #
 # Take $x$ of [4, 576] in bfloat16: 4,608 bytes. **Predict** how many bytes the steps move, all together.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "A fused kernel reads once and writes once", "text": "PyTorch runs `rms_norm` as it is written: cast, square, mean, add, root, multiply, cast, multiply; each step goes through memory, the middle ones in float32.\n\n$x$ of [4, 576] in bfloat16 is 4,608 bytes. **Predict** how many bytes the steps move."}
 my_guess = None
 gen = torch.Generator().manual_seed(0)
 x, w = torch.randn(4, 576, generator=gen).bfloat16(), torch.randn(576, generator=gen).bfloat16()
@@ -102,7 +102,7 @@ check_equal("counted = formula", steps, costs.norm_bytes(4, 576, fused=False))
 fused = costs.norm_bytes(4, 576)
 print(f"fused, by formula {fused:,}: {steps / fused:.1f} times fewer")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "A kernel is one program, run many times at once", "show": "", "text": "- each **program** asks for its number (`program_id`) and works on **blocks** of numbers, with `load` and `store`\n- the **grid** says how many there are; they start in any order on the card's *multiprocessors* (an A100 has 108)\n- a tensor arrives as a **pointer**: address plus offsets\n- blocks have a power of two of numbers; a **mask** keeps the surplus away"}
 # The formula for the fused one is a promise: $x$ in, the gain in, $y$ out. We keep it in the next section and count.
 #
 # ## 3 · A kernel
@@ -114,7 +114,7 @@ print(f"fused, by formula {fused:,}: {steps / fused:.1f} times fewer")
 #
 # RMSNorm: one program per row.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "RMSNorm: one program per row"}
 @triton.jit
 def norm_kernel(X, W, Y, d, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0)
@@ -130,13 +130,13 @@ x32, w32, y = x.float(), w.float(), torch.empty(4, 576)
 norm_kernel[(4,)](x32, w32, y, 576, 1e-6, BLOCK=1024)  # [(4,)] is the grid: four programs
 check_close("nine lines = lib", y, rms_norm(x32, w32))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # `other=0.0` matters: the masked places take part in the sum, so they must add nothing. The division is by $d$, not by the block.
 #
 # `lib.kernels.norms` has the same kernel for any strides and dtypes, beside `lib.rms_norm`. Triton's **interpreter** runs it here: every `load` becomes a NumPy copy, so we can count the bytes of each.
 # **Predict** how many bytes are loaded through the gain's pointer, for the four rows of $x$.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Counted to the byte: the interpreter sees every load", "text": "Four rows of $x$, one program per row. Every `load` is a NumPy copy here, so bytes can be counted; a fused kernel promises $x$ in, the gain in, $y$ out.\n\n**Predict** how many bytes are loaded through the gain's pointer."}
 my_guess = None
 with counting() as traffic:
     norms.rms_norm(x, w)
@@ -149,7 +149,7 @@ apart = 3 * x.nbytes + traffic.bytes
 print(f"residual add and norm: fused {both.bytes:,}, add apart {apart:,} bytes")
 check_equal("fusing the add saves one read of the sum", apart - both.bytes, x.nbytes)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Each program asks for the gain: four times 1,152 bytes. On a card the second read mostly comes from its cache; the count says what is **asked for**.
 #
 # ## 4 · Two halves of a row
@@ -158,7 +158,7 @@ check_equal("fusing the add saves one read of the sum", apart - both.bytes, x.nb
 # maximum $m_1$, sum $t_1$ and weighted values $o_1$; then the other half. With the common maximum $m$ every
 # exponential of that half is $e^{s - m} = e^{s - m_1}\, e^{m_1 - m}$: the second factor is the same for all, so it corrects $t_1$ and $o_1$ afterwards.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Two halves of a row, joined into one softmax", "show": "code printed", "text": "Each half leaves its maximum, its sum and its weighted values."}
 gen = torch.Generator().manual_seed(1)
 s, v = torch.randn(10, generator=gen, dtype=torch.float64), torch.randn(10, 3, generator=gen, dtype=torch.float64)
 parts = [(a.max(), (a - a.max()).exp().sum(), (a - a.max()).exp() @ b) for a, b in ((s[:4], v[:4]), (s[4:], v[4:]))]
@@ -167,11 +167,11 @@ total = sum((m_i - m).exp() * t_i for m_i, t_i, _ in parts)
 out = sum((m_i - m).exp() * o_i for m_i, _, o_i in parts) / total
 check_close("two halves = one softmax", out, s.softmax(0) @ v, 1e-12)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # This is the **online softmax** ([Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867)), and the heart of [FlashAttention](https://arxiv.org/abs/2205.14135). Block after block, the kernel keeps three things per query: the
 # maximum so far, the sum, the weighted values. The scores are never written to memory. One query, one head:
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "The online softmax: three numbers per query, no scores in memory"}
 @triton.jit
 def online_kernel(Q, K, V, Y, S, scale, D: tl.constexpr, KEYS: tl.constexpr):
     i, n = tl.arange(0, D), tl.arange(0, KEYS)
@@ -190,10 +190,10 @@ def online_kernel(Q, K, V, Y, S, scale, D: tl.constexpr, KEYS: tl.constexpr):
     tl.store(Y + i, out / total)
 
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Masked scores become $-\infty$, whose exponential is 0. A masked score of 0 would weigh $e^{0 - m}$. Before the first block the maximum is $-\infty$ as well: `keep` is 0, and nothing is carried over. The check uses 37 keys in blocks of 16, so the last block is not full.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "The last block is not full, and the kernel is right", "show": "printed", "text": "37 keys in blocks of 16. Masked scores become $-\\infty$, whose exponential is 0; a masked score of 0 would weigh $e^{0-m}$. Before the first block the maximum is $-\\infty$ as well: `keep` is 0, and nothing is carried over."}
 gen = torch.Generator().manual_seed(2)
 q, k, v = (torch.randn(1, 1, n, 16, generator=gen) for n in (1, 37, 37))
 y = torch.empty(16)
@@ -203,7 +203,7 @@ q = torch.randn(1, 6, 40, 16, generator=gen)
 k, v = torch.randn(1, 2, 40, 16, generator=gen), torch.randn(1, 2, 40, 16, generator=gen)
 check_close("prefill kernel = attend", attention.attend(q, k, v), attend(q, k, v))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # `lib.kernels.prefill` is this loop for a block of queries at a time, as reading a prompt needs it: the products become `tl.dot`, a product of matrices, for which a card has units of its own (*tensor cores*);
 # the loop ends where the causal mask does.
 #
@@ -214,7 +214,7 @@ check_close("prefill kernel = attend", attention.attend(q, k, v), attend(q, k, v
 #
 # 9 query heads of 64, 3 KV heads, 96 keys, 4 parts, float32. **Predict** how many bytes of keys are loaded: once, three times (once per query head of a group), or four times (once per part)?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "One query, many programs: the keys are split, a second pass joins", "ask": "Q20", "text": "SmolLM2 has 3 KV heads: one program each would use 3 of an A100's 108 multiprocessors. 9 query heads of 64, 3 KV heads, 96 keys, 4 parts.\n\n**Predict:** are the keys loaded once, three times or four times?"}
 my_guess = None
 gen = torch.Generator().manual_seed(3)
 q = torch.randn(1, 9, 1, 64, generator=gen)
@@ -229,7 +229,7 @@ expected = costs.decode_kernel_bytes(1, 9, 3, 96, 64, 64, parts=4, rows=16, size
 check_equal("counted = formula", traffic.bytes, sum(expected.values()))
 check_close("split and joined = attend", y, attend(q, k, v))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Once. The heads of a group are in one program and look at the same keys; the parts are disjoint. The first grid is 4 parts × 1 block of heads × 3 KV heads; the second 9 query heads, each joined whole.
 #
 # ## 6 · One read, more work
@@ -237,7 +237,7 @@ check_close("split and joined = attend", y, attend(q, k, v))
 # In MLA's absorbed form ([chapter 06](06_mla.ipynb)) **all** heads look at the same latents, and the value is the first part of the key. A kernel that holds 16 heads reads a block of latents once, as key and as value, for 16 heads.
 # 128 heads are 8 such programs. **Predict** the bytes of latents asked for: 40 heads, 16 per program, 33 latents of 24 + 8 numbers, float32.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "MLA: one read of a latent, work for as many heads as a program holds", "text": "The absorbed form lets **all** heads look at the same latents; the value is the first part of the key. 40 heads, 16 per program, 33 latents of 24 + 8 numbers, float32.\n\n**Predict** the bytes of latents asked for."}
 my_guess = None
 gen = torch.Generator().manual_seed(4)
 q, cached = torch.randn(1, 40, 1, 32, generator=gen), torch.randn(1, 33, 32, generator=gen)
@@ -250,10 +250,10 @@ check_equal("three blocks of heads, S (c + r) numbers each", traffic.loaded["LAT
 key = cached[:, None]
 check_close("latent kernel = attend", y, attend(q, key, key[..., :24]))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # The last block has 8 heads and reads as much as a full one. So the heads per program decide how much work a byte gets. DeepSeek-V3, 4,096 tokens, under the roofs of an A100 and an H100:
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "More heads per program climb the roof"}
 v3 = {rows: costs.latent_intensity(128, 512, 64, 4096, rows) for rows in (16, 32, 64, 128)}
 plain = {op.name: op.intensity for op in ops}["attention"]
 dots = {"Llama-3-8B's GQA": (plain, "k")} | {f"MLA, {rows} heads per program": (x, "latent") for rows, x in v3.items()}
@@ -266,7 +266,7 @@ for name, (x, _) in dots.items():
 check_equal("128 x 512 numbers are all registers of a multiprocessor", 128 * 512, cards.A100.registers)
 check_equal("on an A100 128 heads pass the ridge, 64 do not", [x > cards.A100.ridge for x in v3.values()], [False, False, False, True])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: two rooflines. GQA sits low on the slope; MLA climbs it as one program holds more heads, and with all 128 reaches the A100's roof, not quite the H100's.*
 #
 # So on an A100 an MLA kernel can turn attention from memory-bound to compute-bound. It is hard: 128 heads keep a result of 128 × 512 numbers while they read, which is every register of a multiprocessor. The count is
@@ -277,7 +277,7 @@ check_equal("on an A100 128 heads pass the ridge, 64 do not", [x > cards.A100.ri
 # Triton compiles for a card that is not there. The cubin, the card's machine code, says how many **registers** a thread has and how much **shared memory**, the fast memory that its threads have in common, a program takes; a multiprocessor has a fixed stock of
 # both, which limits how many programs are **resident** at a time. The process of this notebook interprets, so another one compiles, for compute capability 8.0 (A100) and 9.0 (H100).
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "What the compiler made: registers, shared memory, programs resident", "show": "printed"}
 names = ["add_rms_norm 7168", "silu_mul 1536", "decode SmolLM2", "latent DeepSeek-V3"]
 found = compiled("--targets", "80,90", "--only", ",".join(names))
 print(f"{'':<20}{'card':<15}{'registers':>10}{'spilled':>9}{'shared':>9}{'resident':>10}{'occupancy':>11}  limit")
@@ -289,23 +289,23 @@ for name in names:
         share = f"{cards.occupancy(card, *use):.0%}"
         print(f"{name:<20}{card.name:<15}{r['registers']:>10}{r['stack']:>9}{r['shared']:>9,}{fits:>10}{share:>11}  {limit}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *Occupancy* is resident threads over the most that a multiprocessor takes; where two limits tie, one is named. High occupancy hides waiting: while one program waits for memory, another calculates. The latent kernel has few programs, each with much to hold: low occupancy,
 # high reuse. Which is better, only a clock on a card tells: `make gpu` measures, where there is one.
 #
 # **Predict**, then drag: which bars pass their limit at 128 heads per program?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Which bars pass their limit at 128 heads per program?"}
 block_explorer
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # On an A100 the intensity passes the ridge, and on both cards the registers run out: the compiler **spills** them to memory, kilobytes per thread, and the shared memory exceeds what a program may have. A kernel lives between those walls.
 #
 # ## 8 · The whole model
 #
 # `lib.kernels.use(model, "triton")` sends the norms, SwiGLU, RoPE and attention of a model through the kernels; `"sdpa"` goes back to PyTorch. (MLA's rotation stays in PyTorch.) Here they run in the interpreter; on a card the same call compiles them.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "The whole model through the kernels: the same logits"}
 torch.manual_seed(0)
 lm = LlamaStyleLM(V=50, d=32, n_layers=2, n_heads=4, n_kv_heads=2, d_ff=48).requires_grad_(False)
 for name, p in lm.named_parameters():
@@ -317,7 +317,7 @@ cache = kernels.use(lm).new_cache(1)
 steps = torch.cat([lm(idx[:, :5], cache=cache), lm(idx[:, 5:6], cache=cache), lm(idx[:, 6:], cache=cache)], dim=1)
 check_close("kernels, through the cache = PyTorch, one call", steps, plain)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 9 · Bugs that shipped
 #
 # **The block in which nobody looks.** If the first block of a row is masked entirely, the maximum so far is $-\infty$, and $e^{-\infty - (-\infty)}$ is NaN, which no later block repairs ([vllm#48364](https://github.com/vllm-project/vllm/issues/48364)).
@@ -326,7 +326,7 @@ check_close("kernels, through the cache = PyTorch, one call", steps, plain)
 #
 # **Offsets of 32 bits.** A program's number times a stride is a 32-bit product; past $2^{31}$ it wraps and reads another place ([flash-linear-attention#1080](https://github.com/fla-org/flash-linear-attention/issues/1080)).
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Bugs that shipped: rows in which nobody looks, and offsets of 32 bits", "show": "printed", "text": "- a first block masked entirely: $e^{-\\infty - (-\\infty)}$ is NaN, and no later block repairs it\n- a large number for infinity: the difference is 0, masked keys get full weight, without a NaN\n- a program's number times a stride in 32 bits wraps past $2^{31}$"}
 def first_block(worst):
     """Weights of a row whose first block is masked with `worst`, its running maximum starting there."""
     scores = torch.full((4,), worst)
@@ -345,7 +345,7 @@ for launch in launches:
     launch.run()
 check_close("ours: only what is seen counts, and nobody's row is 0", y[..., 0].flatten(), torch.tensor([1.0, 0.0]))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## Exercises
 #
 # **1. RMSNorm.** Write a kernel (above your function, in the same cell) and launch it: `x` [n, d] float32 and contiguous, `weight` [d]; return [n, d]. `triton.next_power_of_2(d)` gives the block.
@@ -366,7 +366,7 @@ def rms_norm_solution(x, weight, eps):
 
 check("11.rms_norm", rms_norm_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **2. The online softmax.** `scores` [S], `values` [S, D] with $D$ a power of two; one program, `block` scores at a time (a power of two; the last block may not be full). Return softmax(scores) · values, [D].
 
 # %% tags=["exercise"]
@@ -389,7 +389,7 @@ def online_solution(scores, values, block):
 
 check("11.online", online_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **3. Find the fault.** The second pass of a decode kernel, in PyTorch: per part its maximum `best` [P], its sum `total` [P] and its weighted values `part` [P, D]. It is right where all maxima are equal. Mend it.
 
 # %% tags=["exercise"]
@@ -408,7 +408,7 @@ def join_solution(best, total, part):
 
 check("11.join", join_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **4. Count.** DeepSeek-V3's latent kernel with 32 heads per program, 8,192 tokens, bfloat16: how many bytes of latents does one layer ask for?
 
 # %% tags=["exercise"]
@@ -424,7 +424,7 @@ def latent_bytes_solution():
 
 check("11.latent_bytes", latent_bytes_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Fewer bytes is the whole game", "show": "", "text": "- at one user every operation of a decode step waits for memory\n- fusion reads once and writes once; the online softmax keeps three numbers per query\n- MLA's kernel turns one read into work for many heads, until registers and shared memory end\n- to take home: `11.rms_norm`, `11.online`, `11.join`, `11.latent_bytes`"}
 # ## What you can do now
 #
 # You **said** which operations wait for memory: at one user, all; **wrote** two kernels and tested them without a GPU; **derived** the online softmax from two halves, and the second pass from its three numbers; **explained** MLA's kernel by the heads that
@@ -435,5 +435,5 @@ check("11.latent_bytes", latent_bytes_solution)
 # **Sources.** [Tillet et al. 2019](https://doi.org/10.1145/3315508.3329973): Triton. [Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867): the online softmax. [Dao et al. 2022](https://arxiv.org/abs/2205.14135): FlashAttention.
 # [Williams et al. 2009](https://doi.org/10.1145/1498765.1498785): the roofline. [DeepSeek-AI 2024](https://arxiv.org/abs/2405.04434): MLA. Cards: the data sheets and tables named in `lib.kernels.cards`.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 progress("11")

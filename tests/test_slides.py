@@ -12,7 +12,7 @@ from book.publish.slides_notes import Guide
 
 code, text, output = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell, nbformat.v4.new_output
 GUIDE = Guide()
-COMPOSED = ["03", "05", "06"]
+COMPOSED = ["02", "03", "04", "05", "06", "10", "11"]
 DECKS = [p for p in chapters(suffix=".ipynb") if p.stem[:2] in COMPOSED]
 # What a chapter is about is shown whole.
 DEFINED = {

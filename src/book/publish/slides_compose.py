@@ -165,6 +165,9 @@ class Deck:
             ):
                 continue
             made = nbformat.from_dict(dict(cell) | {"outputs": outputs, "metadata": dict(cell.metadata)})
+            made["source"] = re.sub(
+                r"(?m)^(my_guess = |predict\(my_guess).*\n", "", cell.source
+            )  # the slide asks
             made["id"] = f"{cell.id}-{slide_type.strip('-')}{len(self.cells)}"
             made.metadata["slideshow"] = nbformat.from_dict({"slide_type": slide_type})
             if source is None:
