@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import toys
-from lib import KVCache, LatentCache, MLAttention, apply_rope, attend, rope_cache
+from lib import GQAttention, KVCache, LatentCache, MLAttention, apply_rope, attend, permute_heads, rope_cache
 from lib.config import Norm, Rope, Scaling
 from tolerances import as_printed, assert_close, attention_sums, distance
 
@@ -264,3 +264,55 @@ def test_one_layer_of_deepseek_v3_at_its_true_size():
         got = ours(x[:, t : t + 1], cos[t : t + 1], sin[t : t + 1], cache)
         assert_close(got, want[:, t : t + 1], sums(ours, S))
     assert cache.nbytes == S * 576 * 4
+
+
+def gqa_as_mla(attention):
+    """A GQA layer as an MLA layer with the same output: its values are the latent, its rotated keys the shared rope key."""
+    a, d = attention.fields, attention.wq.in_features
+    width, group = a.n_kv_heads * a.head_dim, a.n_heads // a.n_kv_heads
+    layer = MLAttention(
+        d, a.n_heads, None, a.n_kv_heads * a.d_v, 0, width, a.d_v, scale=a.head_dim**-0.5, latent_norm=False
+    ).to(attention.wq.weight.dtype)
+    wide = layer.wq.weight.data.view(a.n_heads, width, d).zero_()
+    pick = layer.wkv_b.weight.data.view(a.n_heads, a.d_v, -1).zero_()
+    for j, rows in enumerate(
+        permute_heads(attention.wq.weight.data, a.n_heads, to="adjacent").split(a.head_dim)
+    ):
+        wide[j, (at := j // group * a.head_dim) : at + a.head_dim] = rows
+        pick[j, :, (at := j // group * a.d_v) : at + a.d_v] = torch.eye(a.d_v)
+    keys = permute_heads(attention.wk.weight.data, a.n_kv_heads, to="adjacent")
+    layer.wkv_a.weight.data[:] = torch.cat([attention.wv.weight.data, keys])
+    layer.wo.weight.data[:] = attention.wo.weight.data
+    return layer
+
+
+def test_gqa_is_mla_with_values_as_latent_and_keys_as_rope_key():
+    """qk_nope_head_dim 0, no norm of the latent, the table tiled once for each KV head, GQA's own scale: expanded and absorbed."""
+    gqa = toys.randomise(GQAttention(48, 6, 3, qk_norm=False, head_dim=8, v_head_dim=10), 3).double()
+    mla = gqa_as_mla(gqa)
+    x, (cos, sin) = torch.randn(2, 9, 48, dtype=torch.float64), rope_cache(9, 8)
+    want = gqa(x, cos, sin)
+    cache = LatentCache(2, 9, 30, 24, dtype=torch.float64)
+    tiled = cos.repeat(1, 3), sin.repeat(1, 3)
+    for got in (
+        mla.expanded(x, *tiled),
+        mla.absorbed(x, *tiled),
+        torch.cat(
+            [mla.absorbed(x[:, t : t + 1], *(y[t : t + 1] for y in tiled), cache) for t in range(9)], 1
+        ),
+    ):
+        assert_close(got, want, sums(mla, 9))
+    assert cache.latent.shape[-1] == 2 * 3 * 9  # as many numbers as GQA keeps: 3 heads of 8 + 10
+
+
+def test_a_latent_without_a_norm_has_no_gain_and_is_counted_so():
+    from lib import ModelConfig, arithmetic
+    from lib.config import MLA, Dense, Layer
+
+    for norm in (True, False):
+        a = MLA(H, 22, C, N, R, DV, latent_norm=norm)
+        config = ModelConfig(50, D, (Layer(a, Dense(64)),))
+        built = module(latent_norm=norm)
+        assert arithmetic.parameters(config).attention == sum(p.numel() for p in built.parameters())
+    with pytest.raises(ValueError, match="qk_nope_head_dim = -1: expected a whole number"):
+        MLA(H, 22, C, -1, R, DV)

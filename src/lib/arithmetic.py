@@ -96,7 +96,7 @@ def _attention(d, a):
         expand = a.kv_lora_rank * a.n_heads * (a.qk_nope_head_dim + a.v_head_dim)
         matrices = query + d * latent + expand + a.n_heads * a.v_head_dim * d
         biases = (latent + d + (a.q_lora_rank or 0)) if a.bias else 0
-        return matrices, biases + a.kv_lora_rank + (a.q_lora_rank or 0)
+        return matrices, biases + a.kv_lora_rank * a.latent_norm + (a.q_lora_rank or 0)
     q, k, v = a.n_heads * a.head_dim, a.n_kv_heads * a.head_dim, a.n_kv_heads * a.d_v
     out = a.n_heads * a.d_v
     gains = {False: 0, "width": q + k}.get(a.qk_norm, 2 * a.head_dim)

@@ -143,7 +143,8 @@ class GQA:
 class MLA:
     """Multi-head latent attention. Cached per token: kv_lora_rank + qk_rope_head_dim numbers.
 
-    q_lora_rank None = queries straight from x. scale None = (qk_nope_head_dim + qk_rope_head_dim) ** -0.5; a DeepSeek
+    q_lora_rank None = queries straight from x. qk_nope_head_dim 0 and latent_norm False: what a GQA layer is as MLA, all of its key
+    in the rope part and a latent that is its values. scale None = (qk_nope_head_dim + qk_rope_head_dim) ** -0.5; a DeepSeek
     model with yarn multiplies it by (0.1 mscale_all_dim ln factor + 1) ** 2: `families` computes it.
     """
 
@@ -156,12 +157,15 @@ class MLA:
     rope: Rope = field(default_factory=lambda: Rope(layout="adjacent"))
     scale: float | None = None
     bias: bool = False
+    latent_norm: bool = True
 
     def __post_init__(self):
         _whole(
-            "MLA", n_heads=self.n_heads, kv_lora_rank=self.kv_lora_rank, qk_nope_head_dim=self.qk_nope_head_dim,
-            qk_rope_head_dim=self.qk_rope_head_dim, v_head_dim=self.v_head_dim,
+            "MLA", n_heads=self.n_heads, kv_lora_rank=self.kv_lora_rank, qk_rope_head_dim=self.qk_rope_head_dim,
+            v_head_dim=self.v_head_dim,
         )  # fmt: skip
+        if self.qk_nope_head_dim != 0:
+            _whole("MLA", qk_nope_head_dim=self.qk_nope_head_dim)
         if self.q_lora_rank is not None:
             _whole("MLA", q_lora_rank=self.q_lora_rank)
         _need(

@@ -26,7 +26,7 @@ class MLAttention(nn.Module):
     """
 
     def __init__(self, d, n_heads, q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim,
-                 rope=Rope(layout="adjacent"), scale=None, bias=False, norm=Norm(), implementation="sdpa"):  # fmt: skip
+                 rope=Rope(layout="adjacent"), scale=None, bias=False, latent_norm=True, norm=Norm(), implementation="sdpa"):  # fmt: skip
         super().__init__()
         c = MLA(
             n_heads,
@@ -38,6 +38,7 @@ class MLAttention(nn.Module):
             rope,
             scale,
             bias,
+            latent_norm,
         )
         self.fields, self.implementation = c, implementation
         qk_head_dim = qk_nope_head_dim + qk_rope_head_dim
@@ -48,7 +49,7 @@ class MLAttention(nn.Module):
             self.q_norm = make_norm(norm, q_lora_rank)
             self.wq_b = nn.Linear(q_lora_rank, n_heads * qk_head_dim, bias=False)
         self.wkv_a = nn.Linear(d, kv_lora_rank + qk_rope_head_dim, bias=bias)
-        self.kv_norm = make_norm(norm, kv_lora_rank)
+        self.kv_norm = make_norm(norm, kv_lora_rank) if latent_norm else nn.Identity()
         self.wkv_b = nn.Linear(kv_lora_rank, n_heads * (qk_nope_head_dim + v_head_dim), bias=False)
         self.wo = nn.Linear(n_heads * v_head_dim, d, bias=bias)
         self.scale = scale if scale is not None else qk_head_dim**-0.5
