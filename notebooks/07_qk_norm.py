@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "07 · QK-norm", "show": "list", "text": "Nothing in attention limits how long queries and keys grow. QK-norm does, with two small vectors of gains per layer. After this chapter you can"}
 # # 07 · QK-norm
 #
 # Nothing in attention limits how long queries and keys grow. QK-norm does, with two small vectors of gains per layer.
@@ -11,7 +11,7 @@
 #
 # You need chapters 01 (RMSNorm) and 03 (RoPE). About 40 minutes.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 import math
 from itertools import product
 
@@ -32,7 +32,7 @@ from lib import GQAttention, apply_rope, attend, causal_mask, permute_heads, rep
 style()
 _ = torch.set_grad_enabled(False)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "A score has no ceiling: both gains times 16", "show": "", "ask": "Q16", "text": "A score is $q^\\top k / \\sqrt{d_h}$. The root keeps it near 1 **at the start of training**. Then $W_q$ and $W_k$ grow.\n\nLet both grow sixteenfold. **Write down** by what factor the logits grow, and what happens to the entropy over 4,096 keys; all alike would be 8.32 nats."}
 # ## 1 · A score without a ceiling
 #
 # Before the softmax, a score is $q^\top k / \sqrt{d_h}$. The root keeps it near 1 **at the start of training**, when the entries of $q$ and $k$ have size 1. Then
@@ -41,7 +41,7 @@ _ = torch.set_grad_enabled(False)
 # Let both grow sixteenfold. By what factor do the logits grow? **Write it down**, and guess what happens to the entropy of the weights over 4,096 keys;
 # all alike would be $\ln 4096 = 8.32$ nats.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None  # a factor
 g = torch.Generator().manual_seed(0)
 dh, S = 128, 4096
@@ -63,7 +63,7 @@ for gain, (largest, entropy, passes) in grown.items():
     print(f"gain {gain:>2}: largest {largest:8.1f}   {spread}")
 check_close("factor of the logits", grown[16][0] / grown[1][0], 256)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Divide by the length, just before the product", "show": "formula", "text": "An RMSNorm on each head's $q$, another on each head's $k$, with learned gains:"}
 # $16 \cdot 16 = 256$. At gain 1 a query looks at everything; at gain 16 at one key and nothing else.
 #
 # The last column says why that is bad news for training. The derivative of a weight by its own logit is $p\,(1-p)$. When one weight is 1 and the others 0, every
@@ -77,7 +77,7 @@ check_close("factor of the logits", grown[16][0] / grown[1][0], 256)
 #
 # A vector whose entries have RMS 1 is $\sqrt{d_h}$ long. **Predict** the largest score of any $q$ and $k$ for $d_h = 128$: without gains, and with gains that are 1 except in one channel, where $g_q = 3$ and $g_k = 2$. Then the same growth once more.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "The largest score that is left", "text": "A vector whose entries have RMS 1 is $\\sqrt{d_h}$ long. **Predict** the largest score for $d_h = 128$: without gains, and with gains that are 1 except in one channel, where $g_q = 3$ and $g_k = 2$."}
 my_guess = {"no gains": None, "one channel": None}
 bound = math.sqrt(dh)
 predict(None if None in my_guess.values() else my_guess, {"no gains": round(bound, 2), "one channel": round(6 * bound, 2)})
@@ -89,7 +89,7 @@ for gain, (largest, entropy, passes) in held.items():
     print(f"gain {gain:>2}: largest {largest:8.1f}   {spread}")
 check_close("nothing moved", held[16], held[1], 1e-4)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The bound, with a rotation in between", "show": "formula", "text": "- without a rotation: $\\sqrt{d_h}\\,\\max_i |g_{q,i}\\, g_{k,i}|$, a vector in one channel gets all of its gain\n- RoPE can turn one channel of a pair into the other: the larger gain of $q$ in a pair meets the larger gain of $k$"}
 # The norm divides the gain out again ($\mathrm{norm}(a x) = \mathrm{norm}(x)$, [chapter 01](01_rmsnorm.ipynb)). How large may a score get? Cauchy and Schwarz allow $\sqrt{d_h}\cdot\sqrt{d_h}$, and the scale takes one root away. With gains, a vector that lies in one channel only gets all of that channel's gain, so without a rotation the largest score is
 # $\sqrt{d_h}\,\max_i |g_{q,i}\, g_{k,i}|$. RoPE can turn one channel of a pair into the other: then the larger gain of $q$ in a pair meets the larger gain of $k$,
 #
@@ -97,7 +97,7 @@ check_close("nothing moved", held[16], held[1], 1e-4)
 #
 # Random gains; both limits are reached.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Both limits are reached", "show": "printed", "text": "Random gains. Without a rotation: all of $q$ and $k$ in the one channel with the largest product of gains. With RoPE: in the two channels of one pair, turned onto each other by a quarter. The two largest gains alone would promise more than any vector can reach."}
 def one_hot(i):
     return torch.eye(dh, dtype=torch.float64)[i, None]
 
@@ -115,7 +115,7 @@ limit = bound * (pairs_q.amax(0) * pairs_k.amax(0)).max()
 check_close("with RoPE: one pair, turned by a quarter", look(rms_norm(one_hot(at_q), g_q, eps=0), turned)[0], limit)
 print(f"reached without rotation {still:.1f}, with {limit:.1f}; from the two largest gains alone {bound * g_q.abs().max() * g_k.abs().max():.1f}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # So the model can still make logits large, but only through $2 d_h$ gains that all tokens share, and no longer by accident, in single tokens, through $W_q$ and $W_k$. The ceiling has a price at long context: without gains, the largest
 # possible weight on one of 131,072 keys is 0.986 with heads of 64 (all others at $-8$), but 0.38 with heads of 32.
 #
@@ -124,17 +124,17 @@ print(f"reached without rotation {still:.1f}, with {limit:.1f}; from the two lar
 # Left, the largest logit in size; in the middle, the entropy (new draws, 8 queries); right, the twelve largest weights of one query. Raise the gain without QK-norm, then switch it on. Then raise the
 # **norm's own** gain: what does QK-norm not prevent?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Raise the gain without QK-norm, then switch it on"}
 qk_explorer
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # With a gain of its own of 4 (bound 181) the softmax saturates as well: training may raise the ceiling, but a few numbers per layer now show where it is.
 #
 # ## 3 · In six lines
 #
 # Split into heads, normalise, rotate, attend; random gains, six query and two KV heads of 10, positions from 33 on.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Split, normalise, rotate, attend", "show": "code"}
 def my_attention(x, layer, cos, sin):
     heads = (x @ layer[name].T for name in ("wq", "wk", "wv"))
     q, k, v = (y.unflatten(-1, (-1, 10)).transpose(1, 2) for y in heads)  # [B, heads, T, dh]
@@ -153,13 +153,13 @@ cos, sin = rope_cache(7, 10, start=33)
 check_close("by hand = lib", my_attention(x, weights, cos, sin), module(x, cos, sin))
 check_shape("one gain for all heads of q", weights["q_norm"], [10])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 4 · Before or after the rotation?
 #
 # RoPE keeps lengths, so dividing by the RMS gives the same before and after. **Predict** for each of three cases whether the order
 # matters: no gain; one gain per channel; a gain that is equal in the two channels of a pair.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Before or after the rotation?", "ask": "Q17", "text": "RoPE keeps lengths, so dividing by the RMS gives the same before and after.\n\n**Predict** for each whether the order matters: no gain; one gain per channel; a gain that is equal in the two channels of a pair."}
 my_guess = {"no gain": None, "free gain": None, "pair-tied gain": None}  # True = the order matters
 g = torch.Generator().manual_seed(1)
 q40 = torch.randn(1, 1, 40, dh, generator=g, dtype=torch.float64)
@@ -177,7 +177,7 @@ check_close("no gain", apart["no gain"], 0.0, scale=first.abs().max())
 check_equal("a free gain: apart by more than 1", apart["free gain"] > 1, True)
 check_close("pair-tied gain", apart["pair-tied gain"], 0.0, scale=first.abs().max())
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The order is a part of the model", "show": "formula", "text": "Within a pair the rotation is $R$ and the gain $\\mathrm{diag}(a, b)$. They commute for every angle only if\n\n- Qwen3 and Gemma 3 norm first; Hunyuan rotates first\n- neither order trains better: port it as it was trained"}
 # The reason is two lines. Within a pair the rotation by an angle $\alpha$ is $R$ and the gain is $\mathrm{diag}(a, b)$; they commute for every angle only if
 #
 # $$\mathrm{diag}(a,b)\,R - R\,\mathrm{diag}(a,b) = (a - b)\,\sin\alpha \begin{pmatrix} 0 & -1 \\ -1 & 0 \end{pmatrix} = 0, \quad\text{that is } a = b .$$
@@ -185,7 +185,7 @@ check_close("pair-tied gain", apart["pair-tied gain"], 0.0, scale=first.abs().ma
 # **The order is a part of the model**. Qwen3 and Gemma 3 norm first; Hunyuan rotates first, and code that takes one order for granted runs it wrongly
 # ([vllm-metal#660](https://github.com/vllm-project/vllm-metal/issues/660)). One pair by hand: $x = [3, 4]$, gain $[1, 2]$, an angle of one radian.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "One pair by hand", "show": "printed", "text": "$x = [3, 4]$, gain $[1, 2]$, an angle of one radian. With a gain the two orders part; without one they do not. Code that takes one order for granted runs the other kind of model wrongly, without an error:"}
 pair, gain = torch.tensor([[3.0, 4.0]], dtype=torch.float64), torch.tensor([1.0, 2.0], dtype=torch.float64)
 c, s = torch.tensor([[math.cos(1)]], dtype=torch.float64), torch.tensor([[math.sin(1)]], dtype=torch.float64)
 before = apply_rope(rms_norm(pair, gain, eps=0), c, s)[0]
@@ -199,7 +199,7 @@ print("no gain, either", [round(v, 6) for v in without.tolist()])
 check_close("no gain, either order", without, apply_rope(rms_norm(pair, eps=0), c, s)[0])
 check_close("its value", without, [-0.493554, 1.325294], 1e-6)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Whether the order matters is often asked ([karpathy/nanochat#743](https://github.com/karpathy/nanochat/issues/743), [meta-pytorch/torchtune#2809](https://github.com/meta-pytorch/torchtune/issues/2809)). In nanochat it does not: its norm has no gain. Nor has Llama 4's,
 # after RoPE. Neither order trains better: in one comparison the loss was 3.8104 norm first, 3.8126 RoPE first, and 3.4339 and 3.4338 in a larger model ([marin#5114](https://github.com/marin-community/marin/issues/5114)). Port it as it was trained.
 #
@@ -207,7 +207,7 @@ check_close("its value", without, [-0.493554, 1.325294], 1e-6)
 #
 # OLMo 2 normalises the **whole** projection, before the split into heads. Take $q = [1, 1, 10, 10]$, two heads of 2. **Predict** both results. Below them, one of OLMo-2-7B's 32 heads shouts and the others are silent.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Each head, or the whole width", "text": "OLMo 2 normalises the **whole** projection, before the split. $q = [1, 1, 10, 10]$, two heads of 2. **Predict** both results. Below: one of OLMo-2-7B's 32 heads shouts, the others are silent."}
 my_guess = {"each head": None, "whole width": None}
 loud = torch.tensor([[[1.0, 1.0, 10.0, 10.0]]], dtype=torch.float64)  # [B, T, h dh]
 per_head = rms_norm(loud.unflatten(-1, (2, 2)), eps=0).flatten(-2)[0, 0]
@@ -227,7 +227,7 @@ largest = look(head, head)[0]
 print(f"whole width: up to {largest:.0f}    each head: up to {math.sqrt(width):.2f}")
 check_close("the weaker bound is reached", largest, math.sqrt(h * n_kv * width))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "A real model without it: how far apart does a row's logits lie?", "show": "", "text": "A softmax does not see a common shift; what saturates it is the **range** of a row's logits. SmolLM2-135M has no QK-norm: 30 blocks, 9 query and 3 KV heads of 64.\n\n**Predict** the widest range of a row in a text of some 40 tokens."}
 # Over the whole width a loud head stays louder than a quiet one, and the bound is weaker for it: a single head may hold all the length. For $h$ query and $n_{kv}$ KV heads
 # it is $\sqrt{h\,n_{kv}\,d_h}$ instead of $\sqrt{d_h}$.
 #
@@ -238,7 +238,7 @@ check_close("the weaker bound is reached", largest, math.sqrt(h * n_kv * width))
 #
 # We walk through the 30 blocks (9 query and 3 KV heads of 64) by hand. **Predict** the widest range of a row in a text of some 40 tokens.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None
 folder = lib.find_model()
 model = lib.load_model(folder)
@@ -258,10 +258,10 @@ for block in model.blocks:
 check_close("our walk = the model", model.head(model.norm(x)), model(idx))
 predict(my_guess, round(max(row_range(row["logits"]).max().item() for row in layers), 1))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Per layer: the largest logit, the widest range, the entropy of the lowest-entropy head (later half of the text); last, the widest range that the same $q$ and $k$ give after a norm with gain 1, at most $2\sqrt{64} = 16$.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 del model  # half a gigabyte that nothing below needs
 s = layers[18]["logits"][0, -1]
 check_close("a row plus 100: the same weights", (s + 100).softmax(-1), s.softmax(-1))
@@ -276,7 +276,7 @@ print(f"largest logit of any layer: {max(row['logits'].max().item() for row in l
 check_equal("the layer with the widest", int(ranges.argmax()), 18)
 check_equal("normalised: every layer below 16", bool((normed < 16).all()), True)
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Layer by layer: the widest range, and the entropy"}
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.2))
 _ = axes[0].bar(range(30), ranges, color=COLORS["old"], label="SmolLM2")
 _ = axes[0].plot(range(30), normed, "o", ms=7, color=COLORS["new"], label="same q, k, normalised")
@@ -290,12 +290,12 @@ _ = axes[1].set(xlabel="layer", title="entropy, nats", ylim=(-0.1, None))
 _ = axes[1].legend()
 plt.show()
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: left, one bar per layer, the highest in layer 18; the dots, normalised, all below 16. Right, mean entropy between 1 and 3 nats; the lowest head near 0 in layer 18.*
 #
 # **Predict** how many of the 270 heads put more than half of their weight on the first token.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Attention sinks: where saturated heads look", "text": "**Predict** how many of the 270 heads put more than half of their weight on the first token."}
 my_guess = None
 head = int(entropy[18].argmin())
 last = layers[18]["logits"][head, T - 1]
@@ -310,7 +310,7 @@ born = next(i for i, ratio in enumerate(stream) if ratio > 20)
 print(f"the first token's stream: up to {max(stream):.0f} times the others', above 20 times from the input of block {born} on")
 check_equal("many heads on the first token, none on the second", [sinks[0] > 60, sinks[1]], [True, 0])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Those heads are **attention sinks** (Xiao et al. 2023, [arXiv 2309.17453](https://arxiv.org/abs/2309.17453)): a softmax always sums to 1, so weight that has nowhere to go is parked on the first token. The token that receives it carries a **massive
 # activation** (Sun et al. 2024, [arXiv 2402.17762](https://arxiv.org/abs/2402.17762)): its stream is many times as long as the others', which [chapter 09](09_full_block.ipynb) meets again. A sliding window that drops the first token takes the sink away;
 # gpt-oss learns a sink logit per head instead.
@@ -322,7 +322,7 @@ check_equal("many heads on the first token, none on the second", [sinks[0] > 60,
 # The experiment, after Wortsman et al. 2023 ([arXiv 2309.14322](https://arxiv.org/abs/2309.14322)): the same small model (1.04M parameters; bytes of English chat written by SmolLM2) with and without QK-norm at six
 # learning rates, three seeds each, 256 steps of 512 bytes. The yardstick is a bigram table of the same bytes ([chapter 09](09_full_block.ipynb)). **Predict**: at the best rate of each, by how many bits per byte does QK-norm help?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "What it buys: a wider range of usable rates", "show": "picture", "text": "**Predict:** at the best rate of each, by how many bits per byte does QK-norm help? Three seeds, 256 steps, a bigram table as the yardstick."}
 my_guess = None
 results = load_results("rates")
 rates, kinds = results["settings"]["rates"], {"no_qk_norm": "without", "modern": "with"}
@@ -343,7 +343,7 @@ for v, words in kinds.items():
 check_equal("a wider usable range with QK-norm", len(usable["modern"]) > len(usable["no_qk_norm"]), True)
 check_equal("wider rows without, at every rate from 1e-3", [wide["no_qk_norm", r] > wide["modern", r] for r in rates[1:]], [True] * 5)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "fragment", "show": "", "text": "All six rates beat the bigram table with it, three without. At the best rate of both: **not resolved**."}
 # *In words: left, two valleys; the violet one stays low over more rates. Right, both rise with the rate, the grey one to hundreds of times the violet one.*
 #
 # - QK-norm buys a **wider range of usable rates**: with it all six rates beat the bigram table, without it three. At the best rate of both the difference is **not resolved** over three seeds.
@@ -353,7 +353,7 @@ check_equal("wider rows without, at every rate from 1e-3", [wide["no_qk_norm", r
 #
 # Why do they grow? A step in $W_q$ moves the logits by the step times $|k|$. **Predict**: all $W_q$ and $W_k$ of a trained model times 16, then one step of the size that Adam takes. How many times as far do the logits move, without the norm and with it?
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Without the norm growth feeds itself; with it, it brakes", "text": "All $W_q$ and $W_k$ of a trained model times 16, then one step of the size that Adam takes. **Predict** how many times as far the logits move, without the norm and with it."}
 my_guess = {"without": None, "with": None}
 nearest = lambda ratio: 2.0 ** round(math.log2(ratio))  # a power of 2: what any machine agrees on
 torch.set_grad_enabled(True)
@@ -366,7 +366,7 @@ for words, three in rows.items():
     print(f"{words:<8} weights times 1, 4, 16: logits move {', '.join(f'{m:g}' for m in moved)} times as far; range {', '.join(f'{s:g}' for s in spread)} times as wide")
 check_equal("without, growth feeds itself; with, it brakes", [far["without"] > 4, far["with"] < 0.25], [True, True])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Without the norm growth feeds itself. With it, the scores depend on the direction of $W_q$'s output alone, and a step turns a long matrix less than a short one: the effective rate falls by itself.
 # The gradient of the matrices does not vanish in the saturated model; the loss just no longer falls along it. Henry et al. 2020 ([arXiv 2010.04245](https://arxiv.org/abs/2010.04245)) normalised queries and keys first, to keep the softmax from "arbitrary saturation".
 #
@@ -377,7 +377,7 @@ check_equal("without, growth feeds itself; with, it brakes", [far["without"] > 4
 # **The gain left behind.** Converting a checkpoint between the two RoPE layouts permutes the rows of $W_q$ and $W_k$ ([chapter 04](04_rope_in_practice.ipynb)). The **gain** belongs to the same channels and must go with
 # them ([vllm#55335](https://github.com/vllm-project/vllm/issues/55335), [ooples/AiDotNet#2074](https://github.com/ooples/AiDotNet/issues/2074)). Head of 8, gains from 0.5 to 2, one query at position 7, one key at position 3:
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Bugs that shipped: the gain left behind", "show": "printed", "text": "Converting between the two RoPE layouts permutes the rows of $W_q$ and $W_k$. The **gain** belongs to the same channels and must go with them. Head of 8, gains from 0.5 to 2, one query at position 7, one key at position 3:"}
 g = torch.Generator().manual_seed(3)
 pair = torch.randn(2, 1, 8, generator=g, dtype=torch.float64)  # q and k of one token each, half-split rows
 gain = torch.linspace(0.5, 2, 8, dtype=torch.float64)
@@ -397,14 +397,14 @@ print(f"gain permuted too {right:.4f}, as before {before:.4f}; gain left behind 
 check_close("the same model", right, score(*pair, gain, "half"))
 check_equal("another model", abs(wrong - right) > 0.1, True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # The other kind of norm at least stops loudly: an engine that applied OLMo 3's whole-width gain after the split raised a `ValueError` ([vllm-metal#691](https://github.com/vllm-project/vllm-metal/issues/691)).
 #
 # ## 9 · In practice
 #
 # Is it in the config? Mostly not: it follows from `model_type`, and `lib.read_config` knows which types have it.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "In practice: mostly not in the config", "show": "printed"}
 print(f"{'':<15}{'model_type':<13}{'in the file':<31}{'read as'}")
 for name in ("qwen3-0.6b", "gemma-3-1b", "olmo-2-7b", "glm-4.5", "llama-3-8b", "smollm2-135m"):
     fields = load(name)
@@ -415,7 +415,7 @@ for name in ("qwen3-0.6b", "gemma-3-1b", "olmo-2-7b", "glm-4.5", "llama-3-8b", "
 off = lib.read_config({**load("glm-4.5"), "use_qk_norm": False}).layers[0].attention.qk_norm
 check_equal("the same model_type with use_qk_norm false", off, False)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # - **Qwen3** and **Gemma 3** normalise each head, before RoPE; **OLMo 2** the whole width. None of the three files says so.
 # - **GLM-4.5** says `use_qk_norm: true`, and its smaller sister GLM-4.5-Air says `false`, with the same `model_type`. Llama 4 and Command-R+ have a `use_qk_norm` too.
 # - **Gemma 2** has `attn_logit_softcapping: 50` instead, and bends every logit to $50\tanh(s/50)$; Gemma 3 carries the field as `null`.
@@ -442,7 +442,7 @@ def clip_solution(w_qc, w_kc, w_qr, w_kr, largest, threshold):
 
 check("07.clip", clip_solution)
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "QK-Clip: Kimi K2 shrinks weights instead", "show": "printed", "text": "MLA never makes the keys that a norm would divide. After a step, each head whose largest logit passed a threshold is scaled so that it would have been the threshold. The rotated key belongs to **all** heads: taking the root of everything moves the quiet ones too."}
 clip = mine("07.clip")  # yours once it has passed; below, beside the shortcut that takes the root of everything, k^R too
 draw = lambda *shape: torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
 x, w = draw(9, 24), [draw(4, 8, 24), draw(4, 8, 24), draw(4, 6, 24), draw(6, 24)]  # as if both latents were x
@@ -462,7 +462,7 @@ short = [torch.cat([m[:1], m[1:2] * root, m[2:]]) for m in w[:3]] + [w[3] * root
 for words, weights_now in (("before", w), ("clipped", clip(*w, largest, threshold)), ("all by the root", short)):
     print(f"{words:<16} largest logit per head, of the threshold:", *(f"{v:.2f}" for v in top_logits(*weights_now) / threshold))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## Exercises
 #
 # **2. Scores.** `q`, `k` [1, h, T, dh] fresh from the projection, gains [dh], tables of the T positions. Return the scaled scores [1, h, T, T] of a layer with QK-norm and RoPE (half-split; no
@@ -484,7 +484,7 @@ def scores_solution(q, k, g_q, g_k, cos, sin):
 
 check("07.scores", scores_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **3. The bound.** Heads of 4, half-split (pairs of channels 0, 2 and 1, 3); $g_q = [0.5, 1.2, 2, 2.5]$, $g_k = [3, 2, 0.5, 1]$. What is the largest score possible with RoPE, at any positions?
 
 # %% tags=["exercise"]
@@ -500,7 +500,7 @@ def bound_solution():
 
 check("07.bound", bound_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **4. When may norm and RoPE change places?** a. Always: a rotation keeps lengths. b. When the gains of q and k are equal. c. When a gain is equal in both channels of each pair. d. When query and key have the same position.
 
 # %% tags=["exercise"]
@@ -516,7 +516,7 @@ def commute_solution():
 
 check("07.commute", commute_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **5. Find the fault.** The queries of a Qwen3-style layer; the model runs, and its text is slightly off. `gain` is the `q_norm`'s. Mend it.
 
 # %% tags=["exercise"]
@@ -539,7 +539,7 @@ def project_solution(x, w_q, gain, cos, sin):
 
 check("07.project", project_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **6. OLMo 2's way.** `q` [B, T, h dh] straight from $W_q$, `gain` [h dh]. Normalise the whole width, then return the heads [B, h, T, dh].
 
 # %% tags=["exercise"]
@@ -557,7 +557,7 @@ def width_solution(q, gain, n_heads):
 
 check("07.width", width_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Two vectors of gains, and a ceiling one can read off", "show": "", "text": "- without gains no score exceeds $\\sqrt{d_h}$: 11.31 for 128\n- norm and rotation commute only if a pair shares its gain\n- each head or the whole width: `model_type` decides\n- not a better loss at the best rate, but more rates that work\n- to take home: `07.clip`"}
 # ## What you can do now
 #
 # You **explained** why logits of 1,000 stop a softmax from learning, and why they grow; **computed** the largest score, 11.31 for 128 without gains, and reached it; **said** when norm and rotation commute; **told** the two
@@ -565,5 +565,5 @@ check("07.width", width_solution)
 #
 # **Sources.** The papers and reports linked above; the models' config.json; transformers' `modeling_llama4.py` and `modeling_cohere.py`.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 progress("07")
