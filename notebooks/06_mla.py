@@ -263,7 +263,7 @@ check_shape("what was kept", cached, [24, 20])
 # The three are algebraically equal, so equal to the last digits in float64. In fewer bits the two orders of multiplication round differently; the
 # last three lines show how much is normal, as a share of the largest output.
 
-# %% slideshow={"slide_type": "slide", "title": "Three caches, one answer", "text": "- **expanded**: keys and values of every head are cached\n- **re-expanded**: the latent; keys and values are made again at each step\n- **absorbed**: the latent, read as it is\n\n**Predict** the bytes held for 24 tokens in float64: $h(d_{nope} + d_R + d_v)$ numbers a token, or $d_c + d_R$."}
+# %% slideshow={"slide_type": "slide", "title": "Three caches, one answer", "text": "- **expanded**: keys and values of every head are cached\n- **re-expanded**: the latent; keys and values are made again at each step\n- **absorbed**: the latent, read as it is\n\n**Predict** the bytes held for 24 tokens in float64."}
 my_guess = {"expanded": None, "latent": None}
 ways = {"expanded": KVCache(1, 24, h, n + r, v, dtype=torch.float64)}
 ways |= {way: LatentCache(1, 24, c, r, dtype=torch.float64) for way in ("re-expanded", "absorbed")}

@@ -207,7 +207,7 @@ check_close("its value", without, [-0.493554, 1.325294], 1e-6)
 #
 # OLMo 2 normalises the **whole** projection, before the split into heads. Take $q = [1, 1, 10, 10]$, two heads of 2. **Predict** both results. Below them, one of OLMo-2-7B's 32 heads shouts and the others are silent.
 
-# %% slideshow={"slide_type": "slide", "title": "Each head, or the whole width", "text": "OLMo 2 normalises the **whole** projection, before the split. $q = [1, 1, 10, 10]$, two heads of 2. **Predict** both results. Below: one of OLMo-2-7B's 32 heads shouts, the others are silent."}
+# %% slideshow={"slide_type": "slide", "title": "Each head, or the whole width", "text": "OLMo 2 normalises the **whole** projection, before the split into heads: a loud head stays louder than a quiet one, and the bound is weaker for it.\n\n$q = [1, 1, 10, 10]$, two heads of 2. **Predict** both results. Below: one of OLMo-2-7B's 32 heads shouts, the others are silent."}
 my_guess = {"each head": None, "whole width": None}
 loud = torch.tensor([[[1.0, 1.0, 10.0, 10.0]]], dtype=torch.float64)  # [B, T, h dh]
 per_head = rms_norm(loud.unflatten(-1, (2, 2)), eps=0).flatten(-2)[0, 0]

@@ -6,6 +6,7 @@ What stands on a slide is in the cells' `slideshow` metadata (slides_compose), w
 """
 
 import argparse
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ def deck(path, guide):
     css = (HERE / "templates" / "slides.css").read_text(encoding="utf-8")
     given = {"slides_css": css, "metadata": {"name": title}, "chapter": title, "way": way(path.stem[:2])}
     html, _ = exporter.from_notebook_node(nb, given)
-    return title, html
+    return title, re.sub(r'href="(\d\d_\w+)\.ipynb', r'href="\1.html', html)
 
 
 def build(out, papers=None, pdf=False):

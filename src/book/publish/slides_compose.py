@@ -165,9 +165,8 @@ class Deck:
             ):
                 continue
             made = nbformat.from_dict(dict(cell) | {"outputs": outputs, "metadata": dict(cell.metadata)})
-            made["source"] = re.sub(
-                r"(?m)^(my_guess = |predict\(my_guess).*\n", "", cell.source
-            )  # the slide asks
+            code = re.sub(r"(?m)^(my_guess = |predict\(my_guess).*\n", "", cell.source)  # the slide asks
+            made["source"] = re.sub(r"\n{3,}", "\n\n", code)
             made["id"] = f"{cell.id}-{slide_type.strip('-')}{len(self.cells)}"
             made.metadata["slideshow"] = nbformat.from_dict({"slide_type": slide_type})
             if source is None:
