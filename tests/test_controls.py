@@ -21,9 +21,12 @@ from book.evidence import (
     layer_inputs,
     next_token_loss,
     random_gpt,
+    rounded,
     row_range,
     run_norms,
     same_size,
+    served,
+    share_left,
     with_rms_norms,
 )
 from book.experiments import by_seed, interval, kicked, load_results, table_curves
@@ -294,6 +297,97 @@ def braked(which):
 def massive(which):
     streams = attention_rows()[1]
     return (streams[15, 0 if which == "real" else 1] / streams[15, 2:].median()).item()
+
+
+# ---- the cache
+
+
+@functools.cache
+def in_pieces(step="_step"):
+    """SmolLM2's logits on the lighthouse text, fed as half of it and then token by token, through a step of exercise 05.step."""
+    from book.exercises import ch05_step
+
+    model, idx, _, _ = lighthouse()
+    half = idx.shape[1] // 2
+    return served(model, idx, getattr(ch05_step, step), [half] + [1] * (idx.shape[1] - half))
+
+
+def loss_moved(step):
+    """By how much the loss of the whole text moves when it is fed in pieces."""
+    _, idx, logits, _ = lighthouse()
+    return abs(next_token_loss(in_pieces(step), idx) - next_token_loss(logits, idx))
+
+
+@claim("05", "a cache does not change the loss", "RoPE's position starts again at 0", 1e-3, below=True)
+def positions(which):
+    return loss_moved("_step" if which == "real" else "restarted")
+
+
+@functools.cache
+def alike(which):
+    """SmolLM2, or the same shapes untrained, with the loss of the lighthouse text under each of three steps."""
+    from book.exercises import ch05_step
+
+    model, idx, _, _ = lighthouse()
+    if which == "control":
+        torch.manual_seed(5)
+        model = lib.LlamaStyleLM.from_config(model.config)
+        for p in model.parameters():
+            p.data = torch.ones_like(p) if p.dim() == 1 else torch.randn_like(p) * 0.02
+    steps = {"right": ch05_step._step, "future": ch05_step.unmasked_prompt, "tiled": ch05_step.tiled}
+    return {name: next_token_loss(served(model, idx, step, [30]), idx) for name, step in steps.items()}
+
+
+@claim(
+    "05",
+    "a prompt that sees its own future has a lower loss (nats)",
+    "the same shapes, untrained",
+    1,
+)
+def future(which):
+    loss = alike(which)
+    return loss["right"] - loss["future"]
+
+
+@claim("05", "tiled heads ruin a trained model (nats)", "the same shapes, untrained", 3)
+def tiling(which):
+    loss = alike(which)
+    return loss["tiled"] - loss["right"]
+
+
+@claim(
+    "05",
+    "keys have loud channels: 4 bits with a scale per token err more than with one per channel (times)",
+    "the values of the same tokens",
+    2,
+)
+def loud_channels(which):
+    model, idx, _, _ = lighthouse()
+    cache = model.new_cache(1, 30)
+    with torch.no_grad():
+        model(idx, cache)
+    ratios = []
+    for layer in cache.layers:
+        x = (layer.k if which == "real" else layer.v)[:, :, 1:30]
+        token, channel = ((rounded(x, 4, axis) - x).norm() for axis in (-1, -2))
+        ratios.append(token / channel)
+    return torch.stack(ratios).median().item()
+
+
+@claim(
+    "05",
+    "no rotation makes a layer's three value heads alike (share left by their mean)",
+    "one head and two rotations of it",
+    0.6,
+    below=True,
+)
+def pooled(which):
+    w = lighthouse()[0].blocks[15].attn.wv.weight.detach().double()
+    if which == "control":
+        g = torch.Generator().manual_seed(0)
+        turns = [torch.linalg.qr(torch.randn(64, 64, generator=g, dtype=torch.float64)).Q for _ in range(2)]
+        w = torch.cat([w[:64], *(turn @ w[:64] for turn in turns)])
+    return share_left(w, 3, turned=True)
 
 
 # ---- the training runs

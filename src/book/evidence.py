@@ -5,6 +5,8 @@ tests/test_controls.py asserts that each claim of the book holds on the first an
 
 import torch
 
+import lib
+
 
 def same_size(w, seed):
     """A random Gaussian matrix with the row norms of w [rows, columns]: the control that differs from w in what it learned alone."""
@@ -167,3 +169,47 @@ def gradcheck_norm(backward, x, weight):
             return backward(*ctx.saved_tensors, 1e-9, upstream), None
 
     return torch.autograd.gradcheck(Norm.apply, (x.clone().requires_grad_(), weight))
+
+
+# ---- a model served in pieces, by a step that keeps its own cache (chapter 05's exercise)
+
+
+def served(model, idx, step, sizes, after=None):
+    """Logits [T, V] of a text that `step` (the function of exercise 05.step) is fed in chunks. after: called on the caches per chunk."""
+    table = lib.rope_cache(idx.shape[1], 64, 100_000.0)
+    caches, outs, pad = [{} for _ in model.blocks], [], torch.zeros(1, dtype=torch.int64)
+
+    def turn(x, start):
+        return lib.apply_rope(x, *(t[start : start + x.shape[-2]] for t in table))
+
+    with torch.no_grad():
+        for chunk in idx.split(sizes, dim=1):
+            x = model.emb(chunk)
+            for block, cache in zip(model.blocks, caches, strict=True):
+                y, a = block.attn_norm(x), block.attn
+                q, k, v = (w(y).unflatten(-1, (-1, 64)).transpose(1, 2) for w in (a.wq, a.wk, a.wv))
+                x = x + a.wo(step(q, k, v, cache, turn, None, pad).transpose(1, 2).flatten(2))
+                x = x + block.ffn(block.ffn_norm(x))
+            outs.append(model.head(model.norm(x))[0])
+            for cache in caches if after else ():
+                after(cache)
+    return torch.cat(outs)
+
+
+def rounded(x, bits, axis):
+    """x in 2**bits levels between the least and the largest entry along an axis: of each token (-1), or of each channel (-2)."""
+    low, high = x.amin(axis, keepdim=True), x.amax(axis, keepdim=True)
+    grain = (high - low) / (2**bits - 1)
+    return ((x - low) / grain).round() * grain + low
+
+
+def share_left(w, n_kv, turned=False):
+    """How much of the squared weights is left when n_kv heads are replaced by their mean: 1/n_kv for unrelated ones, 1 for equal ones.
+
+    turned: each head is first rotated, within its own space, to lie as close to the others as it can.
+    """
+    heads = w.unflatten(0, (n_kv, -1)).clone()  # [n_kv, dh, d]
+    for i in [*range(n_kv)] * (30 if turned else 0):
+        u, _, vt = torch.linalg.svd((heads.sum(0) - heads[i]) @ heads[i].T)
+        heads[i] = u @ vt @ heads[i]
+    return (n_kv * heads.mean(0).square().sum() / heads.square().sum()).item()

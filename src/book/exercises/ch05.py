@@ -1,4 +1,4 @@
-"""Exercises of chapter 05: the KV cache. No torch until an exercise that needs it is checked."""
+"""Exercises of chapter 05: the KV cache. Those that build: ch05_step.py, ch05_server.py."""
 
 from book.exercises.core import Exercise, Mistake
 from lib.arithmetic import kv_cache_bytes
@@ -26,8 +26,34 @@ seed = Exercise(
         ),
         Mistake(
             lambda: _answer(width=1),
-            "A factor of 2 is missing: there are keys AND values, and each number has two bytes.",
-            "How many tensors does a layer keep, and how many bytes has an fp16 number?",
+            "Half of it. Either one of the two twos is missing (keys AND values; two bytes), or 4 = h / n_kv, the query heads per KV"
+            " head, was taken for the number of KV heads.",
+            "Name your factors: which one counts K and V, which one bytes, which one KV heads?",
+        ),
+        Mistake(
+            lambda: {"bytes per token": 128, "GiB at 32,768": 4.0},
+            "That is in KiB; the question asks for bytes.",
+            "How many bytes has one KiB?",
+        ),
+        Mistake(
+            lambda: _answer(bytes_per_element=16),
+            "Those are bits.",
+            "How many bytes has an fp16 number?",
+        ),
+        Mistake(
+            lambda: _answer(bytes_per_element=4),
+            "Four bytes per number were counted: that is fp32.",
+            "How many bytes has an fp16 number?",
+        ),
+        Mistake(
+            lambda: _answer(head_dim=1),
+            "The width of a head is missing.",
+            "How many numbers is one key?",
+        ),
+        Mistake(
+            lambda: _answer(unit=2**20),
+            "That is in MiB.",
+            "How many MiB has one GiB?",
         ),
         Mistake(
             lambda: _answer(width=3),
@@ -65,6 +91,17 @@ def _count(config, tokens, batch, size, width=2, head_dim=None, heads=None):
     n_kv = config.get("num_key_value_heads", h) if heads is None else heads
     dh = config.get("head_dim", config["hidden_size"] // h) if head_dim is None else head_dim
     return width * config["num_hidden_layers"] * n_kv * dh * tokens * batch * size
+
+
+def _without(name):
+    """The formula with one factor forgotten: its argument, or its field, set to 1."""
+
+    def count(config, tokens, batch, bytes_per_element):
+        if name == "tokens":
+            return _count(config, 1, batch, bytes_per_element)
+        return _count(config | {name: 1}, tokens, batch, bytes_per_element)
+
+    return count
 
 
 def _d_over_h(config):
@@ -113,6 +150,66 @@ formula = Exercise(
             ),
             "h / n_kv is the number of query heads that SHARE one KV head, not the number of KV heads.",
             "With 32 query heads and 8 KV heads: how many key tensors are kept, 8 or 4?",
+        ),
+        Mistake(
+            lambda config, tokens, batch, bytes_per_element: _count(
+                config, tokens, batch, bytes_per_element,
+                head_dim=config["hidden_size"] // config.get("num_key_value_heads", config["num_attention_heads"]),
+            ),
+            "head_dim was computed as hidden_size / KV heads.",
+            "Into how many heads is the width of the QUERIES cut?",
+        ),
+        Mistake(
+            lambda config, tokens, batch, bytes_per_element: _count(
+                config, tokens, batch, bytes_per_element,
+                head_dim=config.get("head_dim", config["hidden_size"] // config.get("num_key_value_heads", config["num_attention_heads"])),
+            ),
+            "Where the config gives no head_dim, it was computed as hidden_size / KV heads.",
+            "Into how many heads is the width of the QUERIES cut?",
+        ),
+        Mistake(
+            lambda config, tokens, batch, bytes_per_element: _count(
+                config, tokens, batch, bytes_per_element, head_dim=config["hidden_size"]
+            ),
+            "The model's width was taken for a head's.",
+            "How wide is one head?",
+        ),
+        Mistake(
+            lambda config, tokens, batch, bytes_per_element: _count(
+                config, tokens, batch, bytes_per_element, heads=config.get("num_key_value_heads", 1)
+            ),
+            "An absent num_key_value_heads was read as one KV head. Older files leave it out because they are MHA.",
+            "How many KV heads has a model that says nothing of them?",
+        ),
+        Mistake(
+            _without("tokens"),
+            "That is one token's cache: `tokens` is not used.",
+            "What happens to the cache when the text grows?",
+        ),
+        Mistake(
+            _without("num_hidden_layers"),
+            "That is one layer.",
+            "Do all layers share one cache?",
+        ),
+        Mistake(
+            lambda config, tokens, batch, bytes_per_element: _count(config, tokens, batch, bytes_per_element, head_dim=1),
+            "The width of a head is missing.",
+            "How many numbers is one key?",
+        ),
+        Mistake(
+            lambda config, tokens, batch, bytes_per_element: _count(config, tokens, batch, bytes_per_element, heads=1),
+            "The number of KV heads is missing.",
+            "How many keys does one layer keep per token?",
+        ),
+        Mistake(
+            lambda config, tokens, batch, bytes_per_element: _count(config, tokens, batch, 1 / bytes_per_element),
+            "The bytes per number divide; they multiply.",
+            "Does a wider number take more memory or less?",
+        ),
+        Mistake(
+            lambda config, tokens, batch, bytes_per_element: _count(config, tokens, batch, 8 * bytes_per_element),
+            "Those are bits.",
+            "How many bytes has a number of bytes_per_element bytes?",
         ),
         Mistake(
             lambda config, tokens, batch, bytes_per_element: _count(config, tokens, 1, bytes_per_element),
@@ -177,8 +274,8 @@ twelve = Exercise(
         ),
         Mistake(
             lambda: set(WRONG) | {5},
-            "MLA keeps one latent and one rope key a token and layer: 61 x (512 + 64) x 2.",
-            "Which tensor would a factor 2 stand for?",
+            "MLA keeps one latent and one rope key per token and layer: 61 x (512 + 64) x 2.",
+            "What would a factor of 2 count?",
         ),
         Mistake(
             lambda: set(WRONG) - {6},
@@ -204,101 +301,6 @@ twelve = Exercise(
             lambda: set(range(1, 13)) - set(WRONG),
             "These are the six that are right.",
             "Does the question ask for the right ones or the wrong ones?",
-        ),
-    ],
-)
-
-
-def _kv_cases():
-    import torch
-
-    g = torch.Generator().manual_seed(5)
-    # the token axis as long as the heads in one case: a swapped axis must run, and be named
-    shapes = ((2, 3, 5, 4, 2), (1, 2, 2, 6, 3), (3, 4, 7, 2, 2))
-    return [
-        (torch.randn(b, n, s, w, generator=g, dtype=torch.float64), group) for b, n, s, w, group in shapes
-    ]
-
-
-repeat = Exercise(
-    id="05.repeat",
-    title="Repeat KV heads for their query heads",
-    kind="implement",
-    cases=_kv_cases,
-    reference=lambda x, group_size: x.repeat_interleave(group_size, dim=1),
-    mistakes=[
-        Mistake(
-            lambda x, group_size: x.repeat(1, group_size, 1, 1),
-            "The heads are tiled (0, 1, 0, 1): query head 1 then reads the keys of KV head 1. Repeat each in place (0, 0, 1, 1).",
-            "With 4 query heads and 2 KV heads, which KV head is 1 // 2?",
-        ),
-        Mistake(
-            lambda x, group_size: x.repeat_interleave(group_size, dim=2),
-            "Tokens were repeated, not heads: the sequence became longer.",
-            "Which axis counts heads in [B, n_kv, S, dh]?",
-        ),
-        Mistake(
-            lambda x, group_size: x.repeat_interleave(group_size, dim=0),
-            "The batch was repeated, not the heads.",
-            "Which axis counts heads in [B, n_kv, S, dh]?",
-        ),
-        Mistake(
-            lambda x, group_size: x.repeat_interleave(x.shape[1], dim=1),
-            "Each head was repeated n_kv times; it serves group_size query heads.",
-            "How many query heads do you get, and how many are there?",
-        ),
-        Mistake(
-            lambda x, group_size: x,
-            "Nothing was repeated.",
-            "How many heads must come back for h = n_kv times group_size?",
-        ),
-    ],
-)  # fmt: skip
-
-
-def _mask(T, S, past):
-    """True where the query may look; query t sees keys up to t + past."""
-    import torch
-
-    return torch.arange(S)[None] <= torch.arange(T)[:, None] + past
-
-
-def _given(T, S):
-    return torch.ones(T, S, dtype=torch.bool).tril()  # noqa: F821  the notebook's names
-
-
-mask = Exercise(
-    id="05.mask",
-    title="Find the fault in a causal mask for a chunk",
-    kind="find the fault",
-    cases=[(2, 5), (1, 4), (3, 3), (4, 9)],
-    reference=lambda T, S: _mask(T, S, S - T),
-    given=_given,
-    mistakes=[
-        Mistake(
-            lambda T, S: _mask(T, S, 0),
-            "The first query is aligned with the first key: it sees the beginning of the text only.",
-            "T new tokens come last. How many keys may the first of them see?",
-        ),
-        Mistake(
-            lambda T, S: _mask(T, S, S - T - 1),
-            "No query sees its own token.",
-            "Is position 4 among the keys of the query at position 4?",
-        ),
-        Mistake(
-            lambda T, S: _mask(T, S, S - T + 1),
-            "Every query but the last sees one token of its future.",
-            "How many keys may the first of T queries see?",
-        ),
-        Mistake(
-            lambda T, S: _mask(T, S, S),
-            "Nothing is masked: the chunk sees its own future.",
-            "May the first of the new tokens look at the second?",
-        ),
-        Mistake(
-            lambda T, S: ~_mask(T, S, S - T),
-            "The mask is inverted: True means 'may look' in scaled_dot_product_attention.",
-            "Should the last query see all keys or none?",
         ),
     ],
 )

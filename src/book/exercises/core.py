@@ -108,7 +108,7 @@ class Exercise:
 
     plain: the reference written out in its own file, where it calls lib: what `rewrite` writes wrongly. mutates: changing an
     argument is the point (a cache). work: (function, case) -> what its work lacks, None where it is right. hint: one more line for
-    an answer that is wrong in no known way.
+    an answer that is wrong in no known way. driver: function -> what runs on a case in its place (one that is called for each chunk).
     """
 
     id: str
@@ -124,6 +124,7 @@ class Exercise:
     plain: Callable | None = None
     mutates: bool = False
     work: Callable | None = None
+    driver: Callable = field(default=lambda function: function, repr=False)
     hint: str = field(default="", repr=False)
 
     def __post_init__(self):
@@ -288,18 +289,15 @@ class Exercise:
     def _run_all(self, function, deadline=None):
         """One Outcome per case; after the clock has run out, or at the first loop, the rest is not tried."""
         deadline = time.monotonic() + guard.LIMIT if deadline is None else deadline
-        outcomes = []
+        function, outcomes = self.driver(function), []
         for case in self.all_cases:
             if outcomes and outcomes[-1].kind == "time":
                 outcomes.append(outcomes[-1])
             elif deadline == float("inf"):
                 outcomes.append(guard.run(function, case, watch=False, deadline=time.monotonic() + 60))
             else:
-                outcomes.append(
-                    guard.run(
-                        function, case, names=self.parameters, deadline=deadline, watch=not self.mutates
-                    )
-                )
+                names, watch = self.parameters, not self.mutates
+                outcomes.append(guard.run(function, case, names=names, deadline=deadline, watch=watch))
         return outcomes
 
     @cached_property
@@ -331,7 +329,7 @@ class Exercise:
         end = time.monotonic() + SLIP_SECONDS
         for slip, function in variants(self.plain or self.reference) if telling else ():
             for i in order:
-                outcome = guard.run(function, self.all_cases[i], watch=False, deadline=end)
+                outcome = guard.run(self.driver(function), self.all_cases[i], watch=False, deadline=end)
                 if _outcome_difference(got[i], outcome, self.tol):
                     break
             else:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from book.explore import Choice, Explorer, Fact, Log, Stops
+from book.explore import Choice, Explorer, Fact, Stops
 from book.figures import COLORS, binary_size
 from lib.arithmetic import kv_cache_bytes, mla_cache_bytes
 
@@ -97,7 +97,6 @@ def served_setup(fig):
     bars = [left.bar([0], [1], width=0.8, color=COLORS[c])[0] for c in ("weights", "cached")]
     inside = left.text(0, 0, "weights", ha="center", va="center", fontsize=14, color=COLORS["paper"])
     above = left.text(0, 0, "", ha="center", fontsize=14, fontweight="bold", color=COLORS["cached"])
-    veil = {"fc": COLORS["paper"], "ec": "none", "alpha": 0.75, "pad": 0.5}
     return SimpleNamespace(
         bars=bars,
         inside=inside,
@@ -109,7 +108,10 @@ def served_setup(fig):
         cache=right.plot([], [], color=COLORS["cached"])[0],
         weights=right.plot([], [], color=COLORS["weights"], ls="--")[0],
         device=right.plot([], [], color=COLORS["old"], ls=":", lw=3)[0],
-        names=[right.text(1.3e6, 1, w, fontsize=12, ha="right", bbox=veil) for w in ("weights", "device")],
+        names=[
+            right.text(1.5e6, 1, f"{w}\n888 GiB", fontsize=12, color=COLORS[c])
+            for w, c in (("weights", "weights"), ("device", "old"))
+        ],
         cross=right.plot([], [], "s", color=COLORS["weights"], ms=11)[0],
         here=right.plot([], [], "o", color=COLORS["cached"], ms=13, mec=COLORS["ink"])[0],
     )
@@ -140,15 +142,12 @@ def served_draw(moving, t):
         (moving.weights, moving.device), moving.names, ("weights", "device"), levels, strict=True
     ):
         line.set_data([400, 1.4e6], [gib, gib])
-        name.set_text(f"{name_of} {gibibytes(gib)}")
-    # A name stands over its line at the left, where the cache is small; over the cache's own curve it would hide it.
-    close = max(levels) / min(levels) < 2.6
+        name.set_text(f"{name_of}\n{gibibytes(gib)}")
+    # Beside the axes, where nothing is drawn; two levels that are close push their names apart.
+    apart = max(levels) / min(levels) < 30
     for name, gib in zip(moving.names, levels, strict=True):
-        below = close and gib == min(levels)
-        left_side = t["line"][0] < min(levels) / 3
-        name.set_va("top" if below else "bottom")
-        name.set_ha("left" if left_side else "right")
-        name.set_position((430 if left_side else 1.3e6, gib / 1.12 if below else gib * 1.12))
+        name.set_va("center" if not apart else "bottom" if gib == max(levels) else "top")
+        name.set_position((1.5e6, gib))
     inside = t["crossover"] <= CONTEXTS[-1]
     moving.cross.set_data([t["crossover"]] if inside else [], [t["weights_gib"]] if inside else [])
     moving.here.set_data([t["context"]], [t["cache_gib"]])
@@ -174,22 +173,22 @@ cache_explorer = Explorer(
     knobs=[
         Choice("model", list(MODELS), "Llama-2-7B"),
         Stops("context", CONTEXTS, 4096, unit="tokens", label="context"),
-        Stops("users", [1, 2, 4, 8, 16, 32, 64, 128, 256], 1, label="users at once"),
+        Stops("users", [1, 2, 4, 8, 16, 32, 64, 128, 256], 4, label="users at once"),
         Stops("cache_bits", [4, 8, 16, 32], 16, unit="bits", label="a cached number"),
         Stops("weight_bits", [4, 8, 16, 32], 16, unit="bits", label="a weight"),
-        Stops("device_gib", [8, 16, 24, 48, 80, 140, 640, 1120, 2240], 80, unit="GiB", label="memory"),
+        Stops("device_gib", [8, 16, 24, 48, 80, 140, 640, 1120, 2240], 24, unit="GiB", label="memory"),
     ],
-    player={"model": None, "context": CONTEXTS[::2], "users": [1, 8, 64, 256], "device_gib": [24, 80, 640]},
+    player={"model": None, "context": CONTEXTS[::2], "users": [1, 4, 64, 256], "device_gib": [24, 80, 640]},
     presets={
-        "cache = weights": {"context": 32_768, "users": 1},
-        "a full card": {"model": "Llama-3-8B", "context": 8192, "users": 64},
+        "one user": {"context": 32_768, "users": 1},
+        "a full card": {"model": "Llama-3-8B", "context": 8192, "users": 64, "device_gib": 80},
         "MLA": {"model": "DeepSeek-V3", "device_gib": 2240, "context": 131_072, "users": 64},
     },
     facts=[
         Fact({}, "bytes_per_token", 524_288, source="SPEC 4: Llama-2-7B, fp16"),
-        Fact({}, "crossover", 25_706, source="about 25.7k tokens"),
+        Fact({"users": 1}, "crossover", 25_706, source="about 25.7k tokens"),
         Fact({"model": "Llama-3-8B"}, "bytes_per_token", 131_072, source="SPEC 4: 128 KiB"),
-        Fact({"model": "Llama-3-8B"}, "crossover", 122_533, source="about 122.5k tokens"),
+        Fact({"model": "Llama-3-8B", "users": 1}, "crossover", 122_533, source="about 122.5k tokens"),
         Fact({"model": "Llama-3-70B"}, "bytes_per_token", 327_680, source="SPEC 4: 320 KiB"),
         Fact({"model": "Qwen3-0.6B"}, "bytes_per_token", 114_688, source="112 KiB, not 56"),
         Fact({"model": "DeepSeek-V3"}, "bytes_per_token", 70_272, source="SPEC 5"),
@@ -208,7 +207,7 @@ cache_explorer = Explorer(
 def speed_axes(ax):
     """Axes and legend of the chapter's speed picture."""
     ax.set(
-        xscale="log", xlabel="context, tokens (log)", ylabel="tokens/s of one user, at most", ylim=(0, 200)
+        xscale="log", xlabel="context, tokens (log)", ylabel="tokens/s of one user, at most", ylim=(0, 215)
     )
     ax.set_xticks([1024, 8192, 65536], ["1K", "8K", "64K"])
     ax.legend()
@@ -222,20 +221,16 @@ def kv_head(j, n_kv, how="repeat"):
     return j // (H // n_kv) if how == "repeat" else j % n_kv
 
 
-def wired(n_kv, how, layers, head_dim, context):
-    """Cost relative to MHA, and which KV head each of the 32 query heads reads."""
-    mha = kv_cache_bytes(layers, H, head_dim)
-    mine = kv_cache_bytes(layers, n_kv, head_dim)
+def wired(n_kv, how):
+    """Cost relative to MHA, and which KV head each of the 32 query heads reads. 32 layers, heads of 128, two bytes."""
+    mha, mine = kv_cache_bytes(32, H, 128), kv_cache_bytes(32, n_kv, 128)
     return {
         "n_kv": n_kv,
         "reads": [kv_head(j, n_kv, how) for j in range(H)],
         "wrong": sum(kv_head(j, n_kv, how) != kv_head(j, n_kv) for j in range(H)),
-        "cached": mine * context,
         "kind": "MHA" if n_kv == H else "MQA" if n_kv == 1 else f"GQA-{n_kv}",
         "bytes_per_token": mine,
         "mha_bytes_per_token": mha,
-        "gib": mine * context / 2**30,
-        "context": context,
         "cache_share": 100 * mine / mha,
         "projection_share": 100 * (2 * H + 2 * n_kv) / (4 * H),  # wq, wo and the narrower wk, wv; any d
         "score_share": 100.0,  # every query head still meets every key
@@ -245,13 +240,12 @@ def wired(n_kv, how, layers, head_dim, context):
 X_Q = np.arange(H) + 0.5
 
 
-def wiring(ax, labels=True):
-    """The fixed part of one wiring picture and its movable artists."""
+def wiring(ax):
+    """The fixed part of the wiring picture and its movable artists."""
     ax.set(xlim=(-0.4, H + 0.4), ylim=(-0.5, 1.42))
     ax.axis("off")
     ax.plot(X_Q, np.ones(H), "o", color=COLORS["q"], ms=8)
-    if labels:
-        ax.text(H / 2, 1.16, f"{H} query heads", ha="center", fontsize=13, color=COLORS["q"])
+    ax.text(H / 2, 1.16, f"{H} query heads", ha="center", fontsize=13, color=COLORS["q"])
     lines = [ax.plot([], [], color=COLORS["old"], lw=1.6)[0] for _ in range(H)]
     keys = ax.plot([], [], "s", color=COLORS["k"], ms=11)[0]
     values = ax.plot([], [], "s", color=COLORS["v"], ms=11)[0]
@@ -265,9 +259,10 @@ def wire(moving, t):
     group = H // n_kv
     for j, (line, kv) in enumerate(zip(moving.lines, t["reads"], strict=True)):
         line.set_data([X_Q[j], at[kv]], [1, 0.08])
-        line.set_color(COLORS["unseen"] if kv != j // group else COLORS["new" if kv % 2 else "old"])
-    moving.keys.set_data(at, np.zeros(n_kv))
-    moving.values.set_data(at, np.full(n_kv, -0.2))
+        line.set_color(COLORS["ink" if kv != j // group else "old"])
+    for squares, height in ((moving.keys, 0.0), (moving.values, -0.2)):
+        squares.set_data(at, np.full(n_kv, height))
+        squares.set_markersize(7 if n_kv == H else 11)  # 32 of the larger ones would be a bar
     words = f"{n_kv} key and value heads" if n_kv > 1 else "1 key and value head"
     moving.note.set_text(words)
 
@@ -294,9 +289,7 @@ def wired_setup(fig):
 
 def wired_draw(moving, t):
     wire(moving, t)
-    moving.kind.set_text(
-        f"{t['kind']}: {binary_size(t['bytes_per_token'])} per token, {binary_size(t['cached'])} in all"
-    )
+    moving.kind.set_text(f"{t['kind']}: {binary_size(t['bytes_per_token'])} per token")
     for bar, share, (_, key, _) in zip(moving.bars, moving.shares, BARS, strict=True):
         bar.set_width(t[key])
         share.set_text(f"{t[key]:.3g} %")
@@ -305,13 +298,13 @@ def wired_draw(moving, t):
 
 def wired_say(t):
     wrong = (
-        f" {t['wrong']} of {H} query heads read another head's keys (orange lines): the tiled order is not the one the weights were trained in."
+        f" {t['wrong']} of {H} query heads read another head's keys (black lines): the tiled order is not the one the weights were trained in."
         if t["wrong"]
         else ""
     )
     return (
-        f"{t['kind']}: {t['bytes_per_token']:,} B per token, {t['cache_share']:.3g} % of MHA's {t['mha_bytes_per_token']:,}; "
-        f"{binary_size(t['gib'] * 2**30)} at {t['context']:,} tokens. Scores cost as many FLOPs as before.{wrong}"
+        f"{t['kind']}, 32 layers, heads of 128: {t['bytes_per_token']:,} B per token, {t['cache_share']:.3g} % of MHA's "
+        f"{t['mha_bytes_per_token']:,}. Scores cost as many FLOPs as before.{wrong}"
     )
 
 
@@ -326,50 +319,16 @@ wiring_explorer = Explorer(
     knobs=[
         Stops("n_kv", [1, 2, 4, 8, 16, 32], 8, label="KV heads"),
         Choice("how", {"repeat": "repeat: 0 0 1 1", "tile": "tile: 0 1 0 1 (wrong)"}, label="order"),
-        Stops("layers", [16, 24, 32, 40, 61, 80, 126], 32, label="layers L"),
-        Stops("head_dim", [64, 128, 256], 128, label="head_dim"),
-        Log(
-            "context",
-            512,
-            1_048_576,
-            32_768,
-            per_decade=4,
-            also=(4096, 131_072),
-            unit="tokens",
-            label="context",
-            whole=True,
-        ),
     ],
-    player={
-        "n_kv": None,
-        "how": None,
-        "layers": [32, 80],
-        "head_dim": [64, 128],
-        "context": [4096, 32_768, 131_072],
-    },
+    player=("n_kv", "how"),
     presets={
-        "Llama 3 70B's layers": {"layers": 80, "context": 131_072},
         "MQA": {"n_kv": 1},
         "tiled": {"how": "tile"},
     },
     facts=[
         Fact({}, "bytes_per_token", 131_072, source="the seed's question 1: 128 KiB"),
-        Fact({"context": 32_768}, "gib", 4.0, 1e-12, source="the seed's question 1: 4 GiB at 32K"),
         Fact({"n_kv": 32}, "bytes_per_token", 524_288, source="Llama-2-7B"),
         Fact({"n_kv": 1}, "cache_share", 100 / 32, 1e-12, source="MQA: h times smaller"),
-        Fact({"layers": 80, "context": 131_072}, "gib", 40.0, 1e-12, source="SPEC 4: Llama 3 70B"),
     ],
     size=(11.0, 4.6),
 )
-
-
-def draw_wirings(axes, kinds=(32, 8, 1)):
-    """The explorer's wiring side by side; returns one line for each: kind, who reads what, bytes a token at L = 32, dh = 128."""
-    rows = []
-    for ax, n_kv in zip(axes, kinds, strict=True):
-        t = wired(n_kv, "repeat", 32, 128, 4096)
-        wire(wiring(ax), t)
-        ax.set_title(t["kind"], loc="center")
-        first = ", ".join(str(kv) for kv in t["reads"][:5])
-        rows.append(f"{t['kind']:<6} query heads 0-4 read {first:<13}  {t['bytes_per_token']:>7,} B a token")
-    return "\n".join(rows)
