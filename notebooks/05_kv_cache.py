@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "05 · The KV cache", "show": "list", "text": "One formula says how much memory a conversation takes, how many users a card holds and how fast it can answer. After it you can"}
 # # 05 · The KV cache
 #
 # One formula says how much memory a conversation takes, how many users a card holds and how fast it can answer. You will write a cache, serve a real
@@ -13,7 +13,7 @@
 #
 # You need the attention of the 2019 block and [chapter 03](03_rope.ipynb) (RoPE). About 50 minutes. Sections 1 to 4 need no torch.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 import matplotlib.pyplot as plt
 
 from book.exercises import check, mine, progress
@@ -24,7 +24,7 @@ from lib import kv_cache_bytes, mla_cache_bytes
 
 style()
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Bytes per token: one formula, four config fields", "show": "formula", "text": "- **2**: K and V (a query is used once and dropped)\n- $L$ layers, $n_{kv}$ heads that **have keys and values**, $d_h$ the width of a head, $s$ bytes per number"}
 # ## 1 · What a step needs
 #
 # A model writes one token at a time. Each new token's query meets the keys of **all** tokens before it and sums their values. The mask is causal, so
@@ -39,14 +39,14 @@ style()
 # **Predict** three numbers. To write 1,000 tokens after a one-token prompt, how many tokens go through the model without a cache, and how many with one?
 # And how many bytes does one token take in Llama-2-7B (`num_hidden_layers` 32, `num_key_value_heads` 32, heads of 4,096 / 32 = 128, fp16)?
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "A cache keeps what a loop without one computes again", "show": "", "text": "**Predict.** 1,000 tokens after a one-token prompt: how many tokens go through the model without a cache, how many with one?\n\nLlama-2-7B, 32 layers, 32 KV heads of 128, fp16: how many bytes is one token?"}
 my_guess = {"without": None, "with": None, "bytes": None}
 token = kv_cache_bytes(n_layers=32, n_kv_heads=32, head_dim=128, bytes_per_element=2)
 again = sum(range(1, 1001))  # the text has 1, 2, .. 1000 tokens when the next one is made
 for name, truth in zip(my_guess, (again, 1000, token)):
     predict(my_guess[name], truth, f"({name})")
 
-# %%
+# %% slideshow={"slide_type": "fragment", "show": "printed"}
 check_equal("tokens through the model without a cache", again, 500_500)
 scores = sum(n * (n + 1) // 2 for n in range(1, 1001)) / again  # a text of n tokens has n (n + 1) / 2 causal scores
 print(f"{again / 1000:.1f} times the tokens, {scores:.0f} times the scores")
@@ -55,7 +55,7 @@ text = kv_cache_bytes(32, 32, 128, tokens=2048)
 print(f"{token / 1024:.0f} KiB per token; 2,048 tokens: {text:,} B = {text / 2**30:.4f} GiB = {text / 1e9:.4f} GB")
 check_equal("one GiB exactly", text, 2**30)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Half a megabyte **for one token**. (A GiB is $2^{30}$ bytes, a GB $10^9$.)
 #
 # **Exercise 1.** A model has $L = 32$, $h = 32$, $d_h = 128$, $n_{kv} = 8$ and an fp16 cache. How many bytes is one token, and how many GiB are 32,768?
@@ -74,7 +74,7 @@ def seed_solution():
 
 check("05.seed", seed_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The only factor that can shrink is the number of KV heads", "show": "list", "text": "Let several query heads read the same keys and values:"}
 # ## 2 · MHA, GQA, MQA, MLA
 #
 # The only factor that can shrink without a smaller model is $n_{kv}$. Let several query heads read the same keys and values:
@@ -88,12 +88,12 @@ check("05.seed", seed_solution)
 #
 # Llama 3 70B has 80 layers, 64 query heads, heads of 128 and 8 KV heads, in bf16. **Predict** its cache at 131,072 tokens if it were MHA, in GiB.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "What would a 70B keep as MHA?", "show": "", "ask": "Q10", "text": "Llama 3 70B: 80 layers, 64 query heads, heads of 128, bf16.\n\n**Predict** its cache at 131,072 tokens if it were MHA, in GiB."}
 my_guess = None
 gib = {kind: kv_cache_bytes(80, n_kv, 128, tokens=131_072) / 2**30 for kind, n_kv in (("MHA", 64), ("GQA-8", 8), ("MQA", 1))}
 predict(my_guess, gib["MHA"], "GiB")
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "What MHA, GQA, MQA and MLA keep per token and layer", "show": "picture"}
 fig, axes = plt.subplots(1, 4, figsize=(13, 3.6))
 print(draw_cached(axes))
 plt.show()
@@ -107,7 +107,7 @@ left = {name: 4 * mib / 1024 - gib["MHA"] for name, mib in cards.items()}
 print("on four of them, beside this cache:", ", ".join(f"{name} {room:+.1f} GiB" for name, room in left.items()))
 check_equal("room left for weights", [room > 0 for room in left.values()], [False, False])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: eight blue query heads; in the red frame what is kept: eight orange keys and green values, then two, then one, then one latent and one rope key. Above
 # the latent, hollow, the keys and values made from it.*
 #
@@ -120,10 +120,10 @@ check_equal("room left for weights", [room > 0 for room in left.values()], [Fals
 # the third bar: **GQA does not make attention's arithmetic cheaper.** Every query head still meets every key. Then switch the order to *tile*:
 # section 7 shows what that does to a model.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "GQA shrinks the cache, not the arithmetic: go from 32 KV heads to 8 to 1, then to tile", "ask": "Q11"}
 wiring_explorer
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "head_dim need not be hidden_size / heads, and a window layer keeps its window", "show": "", "text": "Qwen3-0.6B: `hidden_size` 1,024, 16 heads, 8 KV heads, `head_dim` 128, 28 layers. **Predict** its KiB per token (bf16).\n\ngpt-oss-20b: 24 layers, every second one with a window of 128. **Predict** the share of the full cache that it needs at 8,192 tokens."}
 # ## 3 · From config.json
 #
 # Four fields: `num_hidden_layers`, `num_attention_heads`, `num_key_value_heads`, `head_dim`. If `head_dim` is absent it is `hidden_size` divided by the
@@ -134,13 +134,13 @@ wiring_explorer
 #
 # **Predict** Qwen3-0.6B's KiB per token (bf16), and the share of the full cache that gpt-oss-20b needs at 8,192 tokens.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = {"Qwen3-0.6B": None, "gpt-oss-20b": None}
 needed, full = (cache_bytes("gpt-oss-20b", 8192, batch=32, windows=w) for w in (True, False))
 predict(my_guess["Qwen3-0.6B"], kv_cache_bytes(28, 8, 128) / 1024, "KiB")
 predict(my_guess["gpt-oss-20b"], round(needed / full, 3), "of the full cache")
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Nine models, and what d / h would have said", "show": "printed"}
 published = [  # name, hidden_size, layers, heads, KV heads, head_dim
     ("Llama-2-7B", 4096, 32, 32, 32, 128),
     ("Llama-3-8B", 4096, 32, 32, 8, 128),
@@ -160,7 +160,7 @@ check_equal("KiB", [kv_cache_bytes(m[2], m[4], m[5]) / 1024 for m in published[:
 print(f"gpt-oss-20b, 32 users: needed {needed / 2**30:.2f} GiB, every layer in full {full / 2**30:.1f} GiB")
 check_equal("needed, in full", [needed, full], [6_543_114_240, 12_884_901_888])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Two rows differ in $d / h$: Qwen3-0.6B caches twice what it says, Mistral-Small-24B less. Nothing fails in either case. The last column runs from
 # 1 (Llama-2-7B, which is MHA) to 71 (Falcon-7B).
 #
@@ -172,10 +172,10 @@ check_equal("needed, in full", [needed, full], [6_543_114_240, 12_884_901_888])
 # Weights are there once, the cache for every user. Choose a model, then raise context or users. Where does the cache outweigh the weights? Which
 # model has room for the most users on 80 GiB?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "On a card: raise context or users until the cache outweighs the weights"}
 cache_explorer
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Speed: a step cannot be faster than its bytes over the bandwidth", "show": "formula", "text": "- it reads every weight that it multiplies with, and every number in the caches\n- of the look-up table one row; of a mixture of experts only the chosen ones"}
 # One decode step gives every user one token. It reads every weight that it multiplies with (of the look-up table only a row; of a mixture of experts
 # only the chosen ones) and every number in the caches. It cannot be faster than those bytes over the bandwidth:
 #
@@ -200,11 +200,11 @@ def users_solution(memory, bandwidth, weights, read, each, rate):
 
 check("05.server", users_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "subslide", "title": "Memory and the promised rate both limit the users", "show": "", "text": "Llama-3-8B's shape on a made-up card of 80 GiB, 3 TB/s, texts of 8,192.\n\n**Predict** how many times more users GQA-8 holds than MHA, at 10 tokens per second and at 60."}
 # Take a round, made-up card: 80 GiB, 3 TB/s. On it, Llama-3-8B's shape with its 8 KV heads, and as MHA and MQA (the weights kept as they are).
 # **Predict**: how many times more users of 8,192 tokens does GQA-8 hold than MHA, at 10 tokens per second? And how many times, if 60 are promised?
 
-# %%
+# %% slideshow={"slide_type": "-"}
 users = mine("05.server")
 MEMORY, BANDWIDTH, WEIGHTS = 80 * 2**30, 3e12, 8_030_261_248 * 2
 READ = WEIGHTS - 128_256 * 4096 * 2  # without the look-up table
@@ -213,7 +213,7 @@ my_guess = {10: None, 60: None}
 for rate in my_guess:
     predict(my_guess[rate], round(served(8, 2, rate) / served(32, 2, rate), 2), f"times, at {rate} tokens/s")
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "One user's speed falls with context, MHA's first", "show": "picture"}
 fig, ax = plt.subplots(figsize=(9, 4.2))
 contexts = [1024 * 2**i for i in range(8)]
 for kind, n_kv, color in (("MHA", 32, "old"), ("GQA-8", 8, "k"), ("MQA", 1, "v")):
@@ -228,7 +228,7 @@ for model in ("Llama-2-7B", "Llama-3-8B", "Llama-3-70B", "gpt-oss-20b", "DeepSee
     t = cache_explorer.table(model=model, users=1, device_gib=80)
     print(f"{model:<12} {t['weights_gib']:7.1f} GiB; as much cache at {t['crossover']:>7,} tokens; {t['fits']:>4} users of 4,096 on 80 GiB")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: three curves start together at the speed that the weights alone allow. With more context MHA falls first, GQA-8 much later, MQA hardly.*
 #
 # A quarter of the cache holds 4.06 times the users: MHA loses more by rounding down. Where the promise is the limit, memory stays empty, and a smaller cache helps by being
@@ -271,7 +271,7 @@ def step_solution(q, k, v, cache, rotate, window, pad):
 
 check("05.step", step_solution)
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "A model served by a step that keeps its own cache", "show": "code"}
 import time
 
 import lib
@@ -293,11 +293,11 @@ def logits_of(ids, caches, step=step):
         x = x + block.ffn(block.ffn_norm(x))
     return model.head(model.norm(x))[0]  # [T, V]
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "subslide", "title": "The same text, and fewer tokens through the model", "show": "", "text": "SmolLM2 reads 150 tokens and writes eight, with its caches and without.\n\n**Predict** how many tokens go through the model each way, the prompt included."}
 # That is SmolLM2 with your step in all 30 layers. It reads 150 tokens and writes eight more, with its caches and without. **Predict** how many tokens go
 # through the model each way, the prompt included.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 from book.corpus import load_corpus
 
 my_guess = {"with": None, "without": None}
@@ -316,13 +316,13 @@ for way in my_guess:
     written[way] = tokenizer.decode(ids[0, 150:].tolist())
     predict(my_guess[way], fed[way], f"tokens, {way}")
 
-# %%
+# %% slideshow={"slide_type": "fragment", "show": "printed"}
 check_equal("the same text", written["with"], written["without"])
 print(f"{written['with']!r}, every lead above 0.01: {min(leads) > 0.01}")
 check_equal("tokens fed", fed, {"with": 157, "without": 1228})
 print("a step without caches takes more than twice as long:", spent["without"] > 2 * spent["with"])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The formula is what a model holds, to the byte", "show": "", "text": "Small models, all sizes different, 2 rows of 23 tokens. **Predict** the MHA row: 3 layers, 6 heads of 10, float32.\n\nThen the same text in chunks of 5, 1, 9, 1 and 7."}
 # The step that reads one token still reads every weight, so a cache saves less time than it saves tokens; the longer the text, the more.
 #
 # ## 6 · Real caches
@@ -331,7 +331,7 @@ print("a step without caches takes more than twice as long:", spent["without"] >
 # of 23 tokens, and add up the bytes of the tensors held. **Predict** the MHA row: 3 layers, 6 heads of 10, float32. Then the same text in **chunks** of
 # 5, 1, 9, 1 and 7, which is how servers read a long prompt: the logits must not change.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = None  # bytes
 _ = torch.manual_seed(0)
 V, SHAPE = 97, {"d": 48, "n_layers": 3, "n_heads": 6, "d_ff": 64, "max_len": 40, "head_dim": 10}
@@ -343,7 +343,7 @@ idx = torch.randint(0, V, (2, 23))
 by_hand = (2 * 6 * 10 * 23, 2 * 2 * 10 * 23, 2 * 1 * 10 * 23, 2 * 2 * 10 * 8, (18 + 4) * 23)  # per layer and row
 predict(my_guess, 3 * 2 * 4 * by_hand[0], "bytes, MHA")
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Bytes and logits of five kinds of cache", "show": "printed"}
 for small in models.values():
     for parameter in small.parameters():
         if parameter.dim() == 1:
@@ -355,7 +355,7 @@ for (kind, small), numbers in zip(models.items(), by_hand):
     whole, cache = small.double()(idx), small.new_cache(batch=2, max_len=40)
     check_close(f"{kind:<11} chunks", torch.cat([small(chunk, cache) for chunk in idx.split((5, 1, 9, 1, 7), 1)], 1), whole)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Repeat, not tile; and the last query aligns with the last key", "show": "", "ask": "Q12", "text": "Every value of KV head 0 is 0, of head 1 is 1. **Predict** what 4 query heads receive when the heads are tiled.\n\nTwo new queries, five keys, values 1 to 5. **Predict** what the queries receive with `is_causal=True`."}
 # Equal to the byte, and nothing else is held. (The model reserves room for `max_len` tokens; that is `allocated_nbytes`.) In float64 chunks and whole agree
 # to the last digits. In bf16 kernels add up in another order; [transformers#25420](https://github.com/huggingface/transformers/issues/25420) discusses differences of 0.125 in the logits of a 7B model, and such
 # differences are regularly reported as a cache bug. Test a cache in float32 or float64.
@@ -368,7 +368,7 @@ for (kind, small), numbers in zip(models.items(), by_hand):
 # **The mask.** Two new queries, five cached and new keys, all scores equal, values 1 to 5: the first query is token 4 and sees four of them.
 # PyTorch's `is_causal=True` aligns the **first query with the first key**. What do the two queries receive? **Predict** both lists.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = {"tiled": None, "is_causal": None}
 q, k = torch.zeros(1, 4, 1, 2), torch.zeros(1, 2, 3, 2)  # [B, h, T, dh], [B, n_kv, S, dh]
 v = torch.tensor([0.0, 1.0]).view(1, 2, 1, 1).expand(1, 2, 3, 1)
@@ -379,7 +379,7 @@ right, top_left = attend(q, k, v).flatten().tolist(), sdpa(q, k, v, is_causal=Tr
 predict(my_guess["tiled"], tiled, "(tiled)")
 predict(my_guess["is_causal"], top_left, "(is_causal)")
 
-# %%
+# %% slideshow={"slide_type": "fragment", "show": "printed"}
 check_equal("query head j reads KV head j // 2", received, [0.0, 0.0, 1.0, 1.0])
 check_equal("tiled", tiled, [0.0, 1.0, 0.0, 1.0])
 check_close("aligned to the end", right, [2.5, 3.0], 1e-6)
@@ -387,7 +387,7 @@ check_close("top left", top_left, [1.0, 1.5], 1e-6)
 one = [attend(q[:, :, :1], k, v).item(), sdpa(q[:, :, :1], k, v, is_causal=True).item()]
 print(f"one new token: {one[0]:.1f}, with is_causal {one[1]:.1f}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Positions: the next one is the number of tokens ever fed", "show": "", "text": "Keys are rotated **before** they are cached, once. Three ways to get the next position wrong: start again at 0; add the prompt's length again; count the tokens *held*.\n\nA window of 5, a prompt of 6, six single steps: **predict** the last position under each rule."}
 # Nothing fails, every shape is right. With `is_causal=True` a decoding model looks at its very first token, always
 # ([pytorch#108108](https://github.com/pytorch/pytorch/issues/108108), [#144858](https://github.com/pytorch/pytorch/issues/144858)). A single new query needs no *causal* mask; padding and windows it still needs.
 #
@@ -397,7 +397,7 @@ print(f"one new token: {one[0]:.1f}, with is_causal {one[1]:.1f}")
 #
 # One layer with a window of 5, a prompt of 6 tokens, then six single steps. **Predict** the last position under each rule.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = {"tokens ever fed": None, "always 0": None, "prompt's length again": None, "tokens held": None}
 _ = torch.manual_seed(2)
 layer = GQAttention(48, 6, 2, head_dim=10, window=5).double()
@@ -414,7 +414,7 @@ for rule, position in zip(my_guess, rules):
     same[rule] = bool((torch.cat(outs, 1) - whole).abs().max() / whole.abs().max() < TOLERANCES["float64"])
     predict(my_guess[rule], used[rule][-1], f"({rule})")
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "One rule of four gives the same as the whole text; padding is hidden for good", "show": "printed"}
 for rule in used:
     check_equal(f"{rule:<21} {used[rule]}: same as the whole text", same[rule], rule == "tokens ever fed")
 small, prompt_7 = models["GQA"], idx[:1, :7]  # left padding: row 0 has 4 pads and 7 tokens, row 1 has 11 tokens
@@ -426,7 +426,7 @@ check_close("and one step later", later[0, 0], small(torch.cat([prompt_7, idx[:1
 ignored = (small(batch)[0, 4:] - alone[0]).abs().max() < 0.01 * alone.abs().max()
 check_equal("padding not masked: same logits", bool(ignored), False)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Pooling the heads of a model is a start, not an equivalence", "show": "", "text": "SmolLM2, layer 15: replace its 3 value heads by their mean. 1 if they are equal, 1/3 if they have nothing in common.\n\n**Predict** the share that is left, as they are and turned as close to each other as they can be."}
 # **Left padding** (the last three checks) must be hidden, for everyone, at every later step. Its positions do no harm: RoPE's scores
 # depend on differences only, so a row may be shifted **as a whole**, query and keys.
 #
@@ -437,7 +437,7 @@ check_equal("padding not masked: same logits", bool(ignored), False)
 # it have $1/n$; equal heads keep all. **Predict** the share for SmolLM2's 3 value heads in layer 15. Heads could also be alike up to a
 # rotation, which a model cannot tell apart for values: the second number turns each head as close to the others as it can.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = {"as they are": None, "turned": None}  # between 1/3 and 1
 from book.evidence import rounded, share_left
 
@@ -451,7 +451,7 @@ random = torch.randn(192, 576, generator=generator, dtype=torch.float64)
 for name, w in (("random heads", random), ("one head, turned", copies)):
     print(f"{name:<17} {share_left(w, 3):.2f} left, turned {share_left(w, 3, turned=True):.2f}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Prefill, pages, shared prefixes, quantised caches", "show": "", "text": "- **prefill** is limited by arithmetic, **decode** by bandwidth\n- **pages** of 16 tokens instead of the longest length\n- **shared prefixes** are kept once\n- **quantised**: keys have loud channels\n\n**Predict** how many times larger the error of 4-bit keys is with a scale per token than with one per channel; and of values."}
 # No more than random heads leave. So pooling is a starting point and not an equivalence: the model must be trained on.
 #
 # ## 8 · On a server
@@ -469,7 +469,7 @@ for name, w in (("random heads", random), ("one head, turned", copies)):
 # ([arXiv 2402.02750](https://arxiv.org/abs/2402.02750)) gives each **channel** of the keys its own scale, and each **token** of the values. **Predict** how many times
 # larger the error of 4-bit keys is with a scale per token than with one per channel, in SmolLM2; the values are the control.
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = {"k": None, "v": None}
 caches = fresh()
 whole = logits_of(prompt, caches)
@@ -478,7 +478,7 @@ for part in my_guess:
     ratio = torch.tensor([token / channel for token, channel in errors]).median().item()
     predict(my_guess[part], round(ratio, 1), f"times ({part})")
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "What each of the four is worth", "show": "printed"}
 prefill, decode = 2048 * READ / 1e15, 2048 * READ / BANDWIDTH  # two bytes and two FLOPs per weight
 print(f"2,048 tokens read in {prefill:.3f} s, written in {decode:.1f} s: {decode / prefill:.0f} times as long")
 lengths = torch.randint(1, 2000, (1000,), generator=torch.Generator().manual_seed(1))
@@ -498,13 +498,13 @@ def kl_after(bits, axis):  # half of the text is cached in so few bits, the rest
 print("8 bits, KL below 0.001 nats:", kl_after(8, -1) < 1e-3)
 print("4 bits, keys per channel: less than half the KL of keys per token:", kl_after(4, -2) < kl_after(4, -1) / 2)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "A bug that shipped: no mask for the prompt", "show": "", "text": "`if cache is not None: no mask` is right for one new token.\n\n**Predict**: by how many nats does the loss on the prompt move, fed at once and fed token by token?"}
 # ## 9 · A bug that shipped
 #
 # `if cache is not None: no mask` is right for one new token and wrong for the prompt, which then sees its own future ([Mikyx-1/TinyLLM#17](https://github.com/Mikyx-1/TinyLLM/issues/17)). Follow it through
 # SmolLM2. **Predict**: does the loss on the prompt rise or fall, and by how many nats? And if the same prompt is fed token by token?
 
-# %%
+# %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = {"at once": None, "token by token": None}
 from book.evidence import next_token_loss, served as fed_through
 from book.exercises.ch05_step import unmasked_prompt
@@ -519,7 +519,7 @@ for way, sizes in wrong.items():
 hits = (whole[:39].argmax(-1) == short[0, 1:]).sum().item()
 print(f"next tokens said right, of 39: masked {hits}, unmasked at once {wrong['at once'][1]}, token by token {wrong['token by token'][1]}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # A fault that *improves* the number you watch, and hides when you feed one token at a time. The model has not become cleverer: it reads the answer from the
 # next column. (The same step in an untrained model changes nothing; copying must be possible to be abused.) Only the comparison of chunks with the whole text, masked, finds it.
 #
@@ -545,7 +545,7 @@ def formula_solution(config, tokens, batch, bytes_per_element):
 
 check("05.formula", formula_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **5. Which of these twelve published numbers are wrong?** Two bytes per number. Answer with a set, as `{2, 7}`.
 #
 # | | model | shape | for | published |
@@ -585,7 +585,7 @@ def twelve_solution():
 
 check("05.twelve", twelve_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "In practice: five fields decide", "show": "table"}
 # ## What you can do now
 #
 # You **computed** bytes per token from four fields, and met the fields that change the answer; **explained** what MHA, GQA, MQA and MLA keep;
@@ -605,5 +605,5 @@ check("05.twelve", twelve_solution)
 # **Sources.** Shazeer 2019 ([arXiv 1911.02150](https://arxiv.org/abs/1911.02150)): MQA. Ainslie et al. 2023 ([arXiv 2305.13245](https://arxiv.org/abs/2305.13245)): GQA and conversion. Kwon et al. 2023, Zheng et al. 2023, Liu et al. 2024: section 8.
 # The config.json files of the models named.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 progress("05")
