@@ -21,7 +21,7 @@ STARTS = ("slide", "subslide")
 
 
 class NoSlides(ValueError):
-    """The notebook has no slide in its metadata."""
+    """The notebook says of no cell that it starts a slide, or a cell that a slide shows was never run."""
 
 
 def blocks(source):
@@ -152,7 +152,7 @@ class Deck:
     def code(self, cell, kind, parts, where):
         kept = [o for o in cell.outputs if ("picture" if is_picture(o) else "printed") in parts]
         if {"picture", "printed"} & parts and cell.execution_count is None:
-            raise ValueError(f"{where} was never run: run all cells of the notebook and save it")
+            raise NoSlides(f"{where} was never run: run all cells of the notebook and save it")
         if "code" not in parts:
             kept = [without_checks(output) for output in kept]
         if "explorer" in cell.metadata:
@@ -165,8 +165,10 @@ class Deck:
             ):
                 continue
             made = nbformat.from_dict(dict(cell) | {"outputs": outputs, "metadata": dict(cell.metadata)})
-            code = re.sub(r"(?m)^(my_guess = |predict\(my_guess).*\n", "", cell.source)  # the slide asks
-            made["source"] = re.sub(r"\n{3,}", "\n\n", code)
+            code = re.sub(
+                r"(?m)^(my_guess = .*|predict\(my_guess.*|check\(.*)\n?", "", cell.source
+            )  # the slide asks
+            made["source"] = re.sub(r"\n{3,}", "\n\n", code).strip()
             made["id"] = f"{cell.id}-{slide_type.strip('-')}{len(self.cells)}"
             made.metadata["slideshow"] = nbformat.from_dict({"slide_type": slide_type})
             if source is None:
@@ -179,7 +181,7 @@ class Deck:
 def compose(nb, stem, speaker):
     """`nb` with the deck's cells in place of its own.
 
-    Raises: NoSlides if no cell starts a slide; ValueError for metadata that names no type, key, part or question that there is.
+    Raises: NoSlides if no cell starts a slide, or one that is shown was never run; ValueError for metadata that names no type, key, part or question that there is.
     """
     marked = [cell.metadata.get("slideshow", {}).get("slide_type") for cell in nb.cells]
     if not set(marked) & set(STARTS):
