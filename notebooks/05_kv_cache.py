@@ -88,7 +88,7 @@ check("05.seed", seed_solution)
 #
 # Llama 3 70B has 80 layers, 64 query heads, heads of 128 and 8 KV heads, in bf16. **Predict** its cache at 131,072 tokens if it were MHA, in GiB.
 
-# %% slideshow={"slide_type": "subslide", "title": "What would a 70B keep as MHA?", "show": "", "ask": "Q10", "text": "Llama 3 70B: 80 layers, 64 query heads, heads of 128, bf16.\n\n**Predict** its cache at 131,072 tokens if it were MHA, in GiB."}
+# %% slideshow={"slide_type": "subslide", "title": "What would a 70B keep as MHA?", "ask": "Q10", "text": "Llama 3 70B: 80 layers, 64 query heads, heads of 128, bf16. Its own 8 KV heads make it 40 GiB.\n\n**Predict** its cache at 131,072 tokens if it were MHA, in GiB."}
 my_guess = None
 gib = {kind: kv_cache_bytes(80, n_kv, 128, tokens=131_072) / 2**30 for kind, n_kv in (("MHA", 64), ("GQA-8", 8), ("MQA", 1))}
 predict(my_guess, gib["MHA"], "GiB")
@@ -414,7 +414,7 @@ for rule, position in zip(my_guess, rules):
     same[rule] = bool((torch.cat(outs, 1) - whole).abs().max() / whole.abs().max() < TOLERANCES["float64"])
     predict(my_guess[rule], used[rule][-1], f"({rule})")
 
-# %% slideshow={"slide_type": "subslide", "title": "One rule of four gives the same as the whole text; padding is hidden for good", "show": "printed"}
+# %% slideshow={"slide_type": "subslide", "title": "One rule of four gives the same as the whole text; padding is hidden for good", "show": "printed", "text": "The positions that each rule gives to the prompt and the six steps. Below: left padding must be hidden at every later step; a row may be shifted **as a whole**, query and keys."}
 for rule in used:
     check_equal(f"{rule:<21} {used[rule]}: same as the whole text", same[rule], rule == "tokens ever fed")
 small, prompt_7 = models["GQA"], idx[:1, :7]  # left padding: row 0 has 4 pads and 7 tokens, row 1 has 11 tokens
@@ -478,7 +478,7 @@ for part in my_guess:
     ratio = torch.tensor([token / channel for token, channel in errors]).median().item()
     predict(my_guess[part], round(ratio, 1), f"times ({part})")
 
-# %% slideshow={"slide_type": "subslide", "title": "What each of the four is worth", "show": "printed"}
+# %% slideshow={"slide_type": "subslide", "title": "What each of the four is worth", "show": "printed", "text": "Prefill is limited by arithmetic; a page wastes less than itself; an equal beginning is kept once; with four bits it matters what shares a scale."}
 prefill, decode = 2048 * READ / 1e15, 2048 * READ / BANDWIDTH  # two bytes and two FLOPs per weight
 print(f"2,048 tokens read in {prefill:.3f} s, written in {decode:.1f} s: {decode / prefill:.0f} times as long")
 lengths = torch.randint(1, 2000, (1000,), generator=torch.Generator().manual_seed(1))
