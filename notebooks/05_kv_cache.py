@@ -118,7 +118,7 @@ check_equal("room left for weights", [room > 0 for room in left.values()], [Fals
 #
 # Left, whose keys each query head reads. Right, what is left of MHA's cache, of its four projections' weights, and of its scores' FLOPs. Look at
 # the third bar: **GQA does not make attention's arithmetic cheaper.** Every query head still meets every key. Then switch the order to *tile*:
-# section 7 shows what that does to a model.
+# section 7 shows what that does to a real model.
 
 # %% slideshow={"slide_type": "slide", "title": "GQA shrinks the cache, not the arithmetic: go from 32 KV heads to 8 to 1, then to tile", "ask": "Q11"}
 wiring_explorer
@@ -386,6 +386,14 @@ check_close("aligned to the end", right, [2.5, 3.0], 1e-6)
 check_close("top left", top_left, [1.0, 1.5], 1e-6)
 one = [attend(q[:, :, :1], k, v).item(), sdpa(q[:, :, :1], k, v, is_causal=True).item()]
 print(f"one new token: {one[0]:.1f}, with is_causal {one[1]:.1f}")
+from book.evidence import next_token_loss, rounded, served as fed_through, share_left
+from book.exercises.ch05_step import tiled as tiled_step, unmasked_prompt
+
+short = prompt[:, :40]
+right = next_token_loss(model(short)[0], short)
+tiled = next_token_loss(fed_through(model, short, tiled_step, [40]), short)
+print(f"SmolLM2's loss {right:.1f}, heads tiled {tiled:.1f}; every token as likely: 10.8")
+check_equal("tiled: worse than guessing", tiled > 10.8, True)
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Positions: the next one is the number of tokens ever fed", "show": "", "text": "Keys are rotated **before** they are cached, once. Three ways to get the next position wrong: start again at 0; add the prompt's length again; count the tokens *held*.\n\nA window of 5, a prompt of 6, six single steps: **predict** the last position under each rule."}
 # Nothing fails, every shape is right. With `is_causal=True` a decoding model looks at its very first token, always
@@ -439,8 +447,6 @@ check_equal("padding not masked: same logits", bool(ignored), False)
 
 # %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = {"as they are": None, "turned": None}  # between 1/3 and 1
-from book.evidence import rounded, share_left
-
 W_v = model.blocks[15].attn.wv.weight.double()
 generator = torch.Generator().manual_seed(0)
 rotations = [torch.linalg.qr(torch.randn(64, 64, generator=generator, dtype=torch.float64)).Q for _ in range(2)]
@@ -471,10 +477,10 @@ for name, w in (("random heads", random), ("one head, turned", copies)):
 
 # %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = {"k": None, "v": None}
-caches = fresh()
-whole = logits_of(prompt, caches)
+whole = model(prompt, cache := model.new_cache(1, 150))[0]  # lib's cache: what yours calls its parts is your affair
 for part in my_guess:
-    errors = [[(rounded(c[part][:, :, 1:], 4, axis) - c[part][:, :, 1:]).norm() for axis in (-1, -2)] for c in caches]
+    kept = [getattr(layer, part)[:, :, 1:150] for layer in cache.layers]  # all but the first token's
+    errors = [[(rounded(x, 4, axis) - x).norm() for axis in (-1, -2)] for x in kept]
     ratio = torch.tensor([token / channel for token, channel in errors]).median().item()
     predict(my_guess[part], round(ratio, 1), f"times ({part})")
 
@@ -488,10 +494,10 @@ print(f"64 users, a prefix of 2,000 and 500 of their own: {64 * 2500 / (2000 + 6
 
 
 def kl_after(bits, axis):  # half of the text is cached in so few bits, the rest is fed after it
-    _ = logits_of(prompt[:, :75], caches := fresh())
-    for c in caches:
-        c.update(k=rounded(c["k"], bits, axis), v=rounded(c["v"], bits, -1))
-    p, other = whole[75:].log_softmax(-1), logits_of(prompt[:, 75:], caches).log_softmax(-1)
+    _ = model(prompt[:, :75], cache := model.new_cache(1, 150))
+    for c in cache.layers:
+        c.k[:, :, :75], c.v[:, :, :75] = rounded(c.k[:, :, :75], bits, axis), rounded(c.v[:, :, :75], bits, -1)
+    p, other = whole[75:].log_softmax(-1), model(prompt[:, 75:], cache)[0].log_softmax(-1)
     return (p.exp() * (p - other)).sum(-1).mean().item()
 
 
@@ -506,11 +512,6 @@ print("4 bits, keys per channel: less than half the KL of keys per token:", kl_a
 
 # %% slideshow={"slide_type": "-", "show": "printed"}
 my_guess = {"at once": None, "token by token": None}
-from book.evidence import next_token_loss, served as fed_through
-from book.exercises.ch05_step import unmasked_prompt
-
-short = prompt[:, :40]
-right = next_token_loss(whole[:40], short)
 wrong = {"at once": [40], "token by token": [1] * 40}
 for way, sizes in wrong.items():
     logits = fed_through(model, short, unmasked_prompt, sizes)
@@ -521,7 +522,7 @@ print(f"next tokens said right, of 39: masked {hits}, unmasked at once {wrong['a
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # A fault that *improves* the number you watch, and hides when you feed one token at a time. The model has not become cleverer: it reads the answer from the
-# next column. (The same step in an untrained model changes nothing; copying must be possible to be abused.) Only the comparison of chunks with the whole text, masked, finds it.
+# next column. (In an untrained model the same step hardly moves the loss: nothing there has learned to copy.) Only the comparison of chunks with the whole text, masked, finds it.
 #
 # ## Exercises
 #
