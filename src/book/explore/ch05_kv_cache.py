@@ -132,7 +132,8 @@ def served_draw(moving, t):
     over = weights + cache > 120
     share = f" ({weights + cache:,.0f} % in all)" if over else ""
     moving.above.set_text(f"cache {gibibytes(t['cache_gib'])}{share}")
-    moving.above.set_y(125 if over else weights + cache + 2)
+    top = weights + cache + 2
+    moving.above.set_y(125 if over else max(top, 103) if top > 90 else top)  # never across the line "full"
     moving.above.set_bbox({"fc": COLORS["paper"], "ec": "none", "pad": 1.5} if over else None)
     moving.beyond.set_data([0] if weights + cache > FULL else [], [FULL] if weights + cache > FULL else [])
     moving.users.set_text(f"room for {t['fits']:,} user{'' if t['fits'] == 1 else 's'}")
