@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "00 · The block at a glance", "show": "list", "text": "Between GPT-2 (2019) and the Llama, Qwen, DeepSeek and Gemma models of today, the transformer changed in six places. After this chapter you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "Between GPT-2 (2019) and the Llama, Qwen, DeepSeek and Gemma models of today, the transformer changed in six places. After this chapter you can"}
 # # 00 · The block at a glance
 #
 # Between GPT-2 (2019) and the Llama, Qwen, DeepSeek and Gemma models of today, the transformer changed in six places. Here you build both

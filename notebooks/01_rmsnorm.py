@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "01 · RMSNorm", "show": "list", "text": "The norm of 2019 does two things to a vector. Today's does one of them. After this chapter you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "The norm of 2019 does two things to a vector. Today's does one of them. After this chapter you can"}
 # # 01 · RMSNorm
 #
 # The norm of 2019 does two things to a vector. Today's does one of them. This chapter shows which, and in which number format it may be done.

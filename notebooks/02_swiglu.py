@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "02 · SwiGLU and its width", "show": "list", "text": "The feed-forward layer got a third matrix, and its width became a strange number like 11,008. After this chapter you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "The feed-forward layer got a third matrix, and its width became a strange number like 11,008. After this chapter you can"}
 # # 02 · SwiGLU and its width
 #
 # The feed-forward layer got a third matrix, and its width became a strange number like 11,008. This chapter shows where both come from.

@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "03 · RoPE, derived", "show": "list", "text": "The block of 2019 adds a learned vector to each token. Today's block **rotates** queries and keys. We ask for one thing, that scores depend on distance only, and find that rotations are the answer. Then you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "The block of 2019 adds a learned vector to each token. Today's block **rotates** queries and keys. We ask for one thing, that scores depend on distance only, and find that rotations are the answer. Then you can"}
 # # 03 · RoPE, derived
 #
 # The block of 2019 adds a learned vector to each token to say where it stands. Today's block **rotates** queries and keys. This chapter asks for one thing,

@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "04 · RoPE in practice", "show": "list", "text": "RoPE has no parameters, and yet it is where ports go wrong. After this chapter you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "RoPE has no parameters, and yet it is where ports go wrong. After this chapter you can"}
 # # 04 · RoPE in practice
 #
 # RoPE has no parameters, and yet it is where ports go wrong. This chapter is about everything that two programs can disagree on while both rotate.

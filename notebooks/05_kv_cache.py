@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "05 · The KV cache", "show": "list", "text": "One formula says how much memory a conversation takes, how many users a card holds and how fast it can answer. After it you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "One formula says how much memory a conversation takes, how many users a card holds and how fast it can answer. After it you can"}
 # # 05 · The KV cache
 #
 # One formula says how much memory a conversation takes, how many users a card holds and how fast it can answer. You will write a cache, serve a real

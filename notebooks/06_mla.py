@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "06 · Multi-head latent attention", "show": "list", "text": "128 heads in each of 61 layers, and fewer cached bytes than a 70B model with 8 KV heads. In fifty minutes you will"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "128 heads in each of 61 layers, and fewer cached bytes than a 70B model with 8 KV heads. In fifty minutes you will"}
 # # 06 · Multi-head latent attention
 #
 # DeepSeek-V3 has 128 heads in each of its 61 layers and caches less per token than a 70B model with 8 KV heads. This chapter shows how.

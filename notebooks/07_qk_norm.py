@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "07 · QK-norm", "show": "list", "text": "Nothing in attention limits how long queries and keys grow. QK-norm does, with two small vectors of gains per layer. After this chapter you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "Nothing in attention limits how long queries and keys grow. QK-norm does, with two small vectors of gains per layer. After this chapter you can"}
 # # 07 · QK-norm
 #
 # Nothing in attention limits how long queries and keys grow. QK-norm does, with two small vectors of gains per layer.

@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "08 · Tied embeddings", "show": "list", "text": "A language model uses a matrix of $V \\times d$ numbers twice: token to vector, vector to logits. Must it be two matrices? After this chapter you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "A language model uses a matrix of $V \\times d$ numbers twice: token to vector, vector to logits. Must it be two matrices? After this chapter you can"}
 # # 08 · Tied embeddings
 #
 # A language model uses a matrix of $V \times d$ numbers twice: to turn a token into a vector, and to turn the last vector into one logit per token. Must it be two

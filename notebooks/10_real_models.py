@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "10 · Real models", "show": "list", "text": "A file of weights and a config.json: that is all one gets of a model. After this chapter you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "A file of weights and a config.json: that is all one gets of a model. After this chapter you can"}
 # # 10 · Real models
 #
 # A file of weights and a config.json: that is all one gets of a model. First you port a real one by hand into the block of this book; then you learn to read any

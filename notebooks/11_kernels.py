@@ -1,4 +1,4 @@
-# %% [markdown] slideshow={"slide_type": "slide", "title": "11 · The block on a GPU, without a GPU", "show": "list", "text": "One decode step reads gigabytes to do work that a GPU finishes in microseconds. We write the block as GPU programs, run them on a CPU, and count every byte. After it you can"}
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "One decode step reads gigabytes to do work that a GPU finishes in microseconds. We write the block as GPU programs, run them on a CPU, and count every byte. After it you can"}
 # # 11 · The block on a GPU, without a GPU
 #
 # One step of decoding reads gigabytes to do work that a GPU finishes in microseconds. This chapter writes the block as GPU programs, runs them on your CPU, and counts every byte.

@@ -2,6 +2,7 @@
 
 import re
 
+import jupytext
 import nbformat
 import pytest
 
@@ -65,6 +66,13 @@ def test_pair(source, notebook):
     assert notebook.metadata == fresh.metadata
     assert notebook.metadata.kernelspec.name == "python3"
     assert "widgets" not in notebook.metadata  # without its state GitHub refuses the file
+
+
+def test_the_source_is_what_jupytext_writes(source):
+    """Case S2-NB-01: opening and saving a pair in JupyterLab leaves every line of the .py as it is."""
+    text = source.read_text(encoding="utf-8")
+    written = jupytext.writes(jupytext.reads(text, fmt="py:percent"), fmt="py:percent")
+    assert written[written.index("# %%") :] == text
 
 
 def test_executed_in_order(notebook):

@@ -108,7 +108,11 @@ def test_a_clicker_goes_on_after_a_drag(the_slides, offline):  # noqa: F811
 
 def test_the_answer_comes_one_key_after_the_question(the_slides, offline):  # noqa: F811
     open_deck(offline, next(p for p in CHAPTERS if p.stem[:2] == "05"), the_slides)
-    offline.evaluate("Reveal.slide(1, 0, -1)")
+    offline.evaluate("""() => {
+        const answer = [...document.querySelectorAll(".fragment pre")].find((pre) => pre.textContent.includes("truth:"));
+        const at = Reveal.getIndices(answer.closest("section"));
+        Reveal.slide(at.h, at.v, -1);
+    }""")
     answer = offline.locator("section.present:not(.stack) pre", has_text="truth:").first
     assert not answer.is_visible()
     offline.keyboard.press("PageDown")

@@ -99,8 +99,9 @@ def words(source, kind, uid):
 
 
 def heading_of(cell):
+    """The first heading of a text cell, a section's without its number; None where there is none."""
     found = re.search(r"(?m)^#{1,6} (.+)$", cell.source) if cell.cell_type == "markdown" else None
-    return re.sub(r"^\d+ · ", "", found[1]).strip() if found else None
+    return re.sub(r"(?m)^(## )\d+ · ", "", found[0]).lstrip("# ").strip() if found else None
 
 
 class Deck:
