@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from book import configs
-from lib import kv_bytes, naive_kv_elements_per_token, read_config
+from lib import kv_bytes, naive_kv_elements_per_token, read_config, sequence_bytes
 
 COLLECTED = Path(__file__).parent / "data" / "configs"
 
@@ -28,6 +28,7 @@ def test_bytes_equal_lib_at_any_length(tokens):
     for row in configs.frontier():
         cfg = read_config(COLLECTED / f"{row.name}.json")
         assert row.cache_bytes(tokens) == kv_bytes(cfg, tokens), row.name
+        assert row.sequence_bytes(tokens) == sequence_bytes(cfg, tokens), row.name
         assert row.naive_bytes(tokens) == 2 * tokens * naive_kv_elements_per_token(cfg), row.name
 
 

@@ -15,7 +15,13 @@ from collections import Counter
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from lib.arithmetic import kv_elements_per_token, naive_kv_elements_per_token, parameters
+from lib.arithmetic import (
+    extra_kv_elements_per_token,
+    kv_elements_per_token,
+    naive_kv_elements_per_token,
+    parameters,
+    state_elements,
+)
 from lib.config import Dense, MoE
 from lib.families import read_config
 from lib.families.implied import Facts
@@ -82,6 +88,8 @@ class Row:
     full: int
     windowed: str
     kind: str
+    beside: int = 0
+    state: int = 0
 
     @property
     def windows(self):
@@ -99,6 +107,12 @@ class Row:
         kept = self.full * tokens + sum(elements * min(tokens, window) for elements, window in self.windows)
         return bytes_per_element * kept
 
+    def sequence_bytes(self, tokens, bytes_per_element=2):
+        """All that one sequence of `tokens` keeps: keys and values, what is cached beside them (an indexer's keys), and state of fixed size."""
+        return self.cache_bytes(tokens, bytes_per_element) + bytes_per_element * (
+            self.beside * tokens + self.state
+        )
+
     def naive_bytes(self, tokens, bytes_per_element=2):
         """What the usual formula says of the same sequence."""
         return bytes_per_element * self.naive * tokens
@@ -114,7 +128,8 @@ def row_of(name, cfg):
     windowed = "+".join(f"{elements}@{window}" for window, elements in sorted(by_window.items()))
     p = parameters(cfg)
     naive, kind = naive_kv_elements_per_token(cfg), Facts(cfg).kind()
-    return Row(name, cfg.model_type, p.total, p.active, naive, full, windowed, kind)
+    beside, state = extra_kv_elements_per_token(cfg), state_elements(cfg)
+    return Row(name, cfg.model_type, p.total, p.active, naive, full, windowed, kind, beside, state)
 
 
 def make_frontier(folder):

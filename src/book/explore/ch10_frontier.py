@@ -1,4 +1,4 @@
-"""Chapter 10: cache against parameters for 53 published models, at any context, counted right and by the usual formula."""
+"""Chapter 10: what one sequence keeps against parameters for 53 published models, at any context, counted right and by the usual formula."""
 
 from types import SimpleNamespace
 
@@ -55,11 +55,11 @@ def lowest(parameters, cache):
     return found[::-1]
 
 
-def table(context, formula, model):
-    """Bytes of cache at `context` for every model, right and by 2 L n_kv (d / h)."""
-    right = np.array([row.cache_bytes(context) for row in ROWS], float)
+def table(context, formula, model, size="total"):
+    """Bytes that one sequence of `context` tokens keeps, for every model: keys, values, indexers and states, and by 2 L n_kv (d / h)."""
+    right = np.array([row.sequence_bytes(context) for row in ROWS], float)
     usual = np.array([row.naive_bytes(context) for row in ROWS], float)
-    parameters = np.array([row.parameters for row in ROWS], float)
+    parameters = np.array([row.active if size == "active" else row.parameters for row in ROWS], float)
     shown = right if formula == "right" else usual
     at = next(i for i, row in enumerate(ROWS) if row.name == model)
     edge = lowest(parameters, shown)
@@ -72,13 +72,14 @@ def table(context, formula, model):
         "frontier": [ROWS[i].name for i in edge],
         "edge_x": parameters[edge],
         "edge_y": shown[edge],
-        "wrong": int((right != usual).sum()),
+        "wrong": sum(row.naive_bytes(context) != row.cache_bytes(context) for row in ROWS),
+        "size": size,
         "over_card": int((shown > CARD).sum()),
         "model": model,
         "kind": kind_of(ROWS[at]),
         "bytes": int(right[at]),
         "usual_bytes": int(usual[at]),
-        "model_parameters": ROWS[at].parameters,
+        "model_parameters": int(parameters[at]),
         "at": at,
     }
 
@@ -119,7 +120,7 @@ def setup(fig):
     moving = axes_for(ax)
     moving.ring = ax.plot([], [], "o", ms=20, mfc="none", mec=COLORS["cached"], mew=3)[0]
     moving.note = ax.text(0.02, 0.97, "", transform=ax.transAxes, fontsize=15, fontweight="bold", va="top")
-    ax.set(xlabel="parameters (log)", ylabel="cache of one sequence (log)")
+    ax.set(xlabel="parameters (log)", ylabel="kept for one sequence (log)")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=13)
     return moving
 
@@ -136,8 +137,8 @@ def say(t):
         "and the usual formula agrees" if right == usual else f"the usual formula says {binary_size(usual)}"
     )
     return (
-        f"{t['model']} ({format_count(t['model_parameters'])} parameters, {t['kind']}): {binary_size(right)} at {t['context']:,} tokens, "
-        f"{verdict}. It is wrong for {t['wrong']} of {len(ROWS)} models here."
+        f"{t['model']} ({format_count(t['model_parameters'])} parameters{' per token' * (t['size'] == 'active')}, {t['kind']}): {binary_size(right)} at {t['context']:,} tokens, "
+        f"{verdict}. Its keys and values are wrong for {t['wrong']} of {len(ROWS)} models here."
     )
 
 
@@ -148,15 +149,17 @@ frontier_explorer = Explorer(
     draw,
     say,
     title="Which models carry many parameters with a small cache, and at which context?",
-    alt="Cache of one sequence against parameters, both log, a dot for each of 53 models; a dashed line joins the lowest.",
+    alt="What one sequence keeps against parameters, both log, a dot for each of 53 models; a dashed line joins the lowest.",
     knobs=[
         Stops("context", CONTEXTS, 131072, unit="tokens", label="context"),
         Choice("formula", {"right": "counted right", "usual": "2 L n_kv (d / h)"}, label="cache"),
+        Choice("size", {"total": "all of them", "active": "used by one token"}, label="parameters"),
         Choice("model", [row.name for row in ROWS], "deepseek-v3", label="ring around"),
     ],
     player={
         "context": None,
         "formula": None,
+        "size": None,
         "model": ["deepseek-v3", "llama-3-70b", "llama-2-7b", "gemma-3-1b", "gpt-oss-20b"],
     },
     facts=[
