@@ -357,7 +357,7 @@ frontier_explorer
 # %% slideshow={"slide_type": "subslide", "title": "Parameters to the right, one sequence's cache upwards"}
 fig, axes = plt.subplots(1, 3, figsize=(14, 4.6), sharey=True)
 lines = draw_frontier(axes, (4096, 131072, 1048576))
-_ = axes[0].set_ylabel("cache of one sequence")
+_ = axes[0].set_ylabel("kept for one sequence")
 plt.show()
 print(lines)
 by_name = {row.name: row for row in rows}
@@ -377,10 +377,10 @@ check_equal("a model whose every layer has a window stops growing at it", same, 
 
 # %% slideshow={"slide_type": "slide", "title": "A wall of published numbers: name the mistake", "show": "printed"}
 my_guess = None  # times
-predict(my_guess, round(max(w.said / w.right for w in WALL)), "times")
 for w in WALL:
     print(f"{w.key}  {w.what:<33}{w.said:>14,}  right: {w.right:>13,}  {w.said / w.right:6.3g} times")
     print(f"   {w.mistake} ({w.source})")
+predict(my_guess, round(max(w.said / w.right for w in WALL)), "times")
 check_close("factors", [w.said / w.right for w in WALL], [8, 1.25, 0.703, 1.78, 24.9, 1.21], 0.001)
 size = lib.kv_bytes(read_config(configs.path("llama-2-7b")), 2048)
 print(f"Llama-2-7B, 2,048 tokens: {size:,} bytes = {size / 2**30:.3f} GiB = {size / 1e9:.3f} GB")
@@ -535,7 +535,7 @@ check("10.bound", bound_solution)
 # ## What you can do now
 #
 # You **ported** a real checkpoint with two dictionaries and a transpose, and saw why only logits prove it; **read** eight configs aloud; **caught** the usual formula in 26 of 53 models; **bounded** a decode step by its
-# bytes; **corrected** eight published numbers. Proved equal: your port and `lib.load_model` in every logit; the table of 53 models and `lib` (a test compares each row).
+# bytes; **corrected** six published numbers. Proved equal: your port and `lib.load_model` in every logit; the table of 53 models and `lib` (a test compares each row).
 #
 # **Sources.** The config.json files named above, in `src/book/data` with their origin. Reports are named where they are used. Llama Team 2024 ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)) and DeepSeek-AI 2024 ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)) for the shapes
 # of their models.

@@ -138,7 +138,7 @@ def say(t):
     )
     return (
         f"{t['model']} ({format_count(t['model_parameters'])} parameters{' per token' * (t['size'] == 'active')}, {t['kind']}): {binary_size(right)} at {t['context']:,} tokens, "
-        f"{verdict}. Its keys and values are wrong for {t['wrong']} of {len(ROWS)} models here."
+        f"{verdict}. The usual formula is wrong for {t['wrong']} of {len(ROWS)} models here."
     )
 
 
