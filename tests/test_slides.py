@@ -21,6 +21,7 @@ DEFINED = {
     "06": ["decode_step"],
     "07": ["my_attention"],
     "08": ["hf_name", "tied_logits"],
+    "09": ["block", "logits_of", "trace"],
     "10": ["ours", "to_half"],
     "11": ["norm_kernel", "online_kernel"],
 }
@@ -114,7 +115,8 @@ def test_numbers_on_slides_stand_in_the_chapter(deck):
 
 
 def test_every_chapter_has_a_deck():
-    assert [p.stem for p in DECKS] == [p.stem for p in chapters(suffix=".ipynb") if p.stem[:2] != "09"]
+    without = {p.stem for p in chapters(suffix=".ipynb")} - {p.stem for p in DECKS}
+    assert without <= {"09_full_block"}, "chapter 09's deck waits for its new runs"
 
 
 def test_every_question_of_the_guide_is_asked_once():
