@@ -235,7 +235,12 @@ def test_decks_from_a_lecturers_own_folder(tmp_path, monkeypatch, capsys):
     )
     nbformat.write(nb, own / "05_kv_cache.ipynb")
     nbformat.write(nbformat.v4.new_notebook(cells=[text("# 06 · Bare")]), own / "06_mla.ipynb")
-    assert slides.main(["--from", str(own), "--out", str(out)]) == 1
+    assert slides.main(["06", "--from", str(own), "--out", str(out)]) == 1
+    assert slides.main(["05", "06", "--from", str(own), "--out", str(out)]) == 1
+    capsys.readouterr()
+    assert slides.main(["--from", str(own), "--out", str(out)]) == 0, (
+        "the others are built, the one without is named"
+    )
     assert "slides: 06_mla has no slides" in capsys.readouterr().err
     html = (out / "05_kv_cache.html").read_text(encoding="utf-8")
     assert (
