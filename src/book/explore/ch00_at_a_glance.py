@@ -36,7 +36,10 @@ CHANGES = (
     ("head", "untied head", "08"),
     ("biases", "no biases", "09"),
 )
-LOWEST, HIGHEST = 1 / 90, 8  # the ends of the axis: no setting of the knobs goes below 1/64 or above 4.3
+LOWEST, HIGHEST = (
+    1 / 90,
+    24,
+)  # the ends of the axis: no setting of the knobs goes below 1/64 or above 4.3, and a number stands to the right
 
 
 def block_config(size="7B", context=4096, **parts):
@@ -105,7 +108,7 @@ def make_bars(ax, fontsize=14):
     """Bars of three ratios on a log axis around 1, at their start: the 2019 block itself."""
     ax.set(xscale="log", xlim=(LOWEST, HIGHEST), ylim=(2.75, -0.75))
     ax.minorticks_off()
-    ax.set_xticks([1 / 64, 1 / 16, 1 / 4, 1, 4], ["1/64", "1/16", "1/4", "1", "4"])
+    ax.set_xticks([1 / 64, 1 / 16, 1 / 4, 1, 4, 16], ["1/64", "1/16", "1/4", "1", "4", "16"])
     ax.grid(axis="y", visible=False)
     ax.axvline(1, color=COLORS["old"], lw=3)
     bars = [ax.add_patch(Rectangle((1, i - 0.3), 0.0, 0.6, fc=COLORS["new"])) for i in range(3)]

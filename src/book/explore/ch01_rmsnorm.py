@@ -81,7 +81,7 @@ def table(scale, eps, shift, dtype):
 
 def setup(fig):
     ax = fig.subplots()
-    ax.set(xscale="log", xlim=(1e-4, 1e4), ylim=(-0.05, 1.45), ylabel="RMS of the output")
+    ax.set(xscale="log", xlim=(6e-5, 1.6e4), ylim=(-0.05, 1.45), ylabel="RMS of the output")
     ax.set_xlabel("size of the input (its RMS before the shift)")
     ax.axhline(1, color=COLORS["faint"], zorder=0)
     moving = SimpleNamespace(

@@ -9,13 +9,13 @@ from book.explore import Explorer, Fact, Stops
 from book.figures import COLORS, thousands
 from lib.arithmetic import swiglu_width
 
-LARGEST_D = 8192
+SMALLEST_D, LARGEST_D = 512, 8192
 RATIO = 8 / 3
 
 
 def table(d, multiplier, multiple_of):
-    """The width at d, and the whole staircase up to LARGEST_D in steps of 64."""
-    widths = np.arange(64, LARGEST_D + 1, 64)
+    """The width at d, and the staircase from SMALLEST_D to LARGEST_D in steps of 16."""
+    widths = np.arange(SMALLEST_D, LARGEST_D + 1, 16)
     stairs = np.array([swiglu_width(int(w), multiplier, multiple_of) for w in widths])
     d_ff = swiglu_width(d, multiplier, multiple_of)
     wanted = RATIO * d * multiplier
@@ -39,18 +39,19 @@ def table(d, multiplier, multiple_of):
 
 def setup(fig):
     left, right = fig.subplots(1, 2, width_ratios=[1.25, 1])
-    left.set(
-        xlim=(0, LARGEST_D + 150), ylim=(0, 40_000), xlabel="model width d", title="feed-forward width d_ff"
-    )
-    left.plot([0, LARGEST_D], [0, RATIO * LARGEST_D], color=COLORS["faint"], lw=2)
+    for ax in (left, right):  # in ratios: equal steps are large beside a small width
+        ax.set(xscale="log", xlim=(SMALLEST_D / 1.1, 1.1 * LARGEST_D), xlabel="model width d (log)")
+        ax.set_xticks([512, 1024, 2048, 4096, 8192], ["512", "1,024", "2,048", "4,096", "8,192"])
+    left.set(yscale="log", ylim=(1000, 48_000), title="feed-forward width d_ff")
+    left.set_yticks([1024, 2048, 4096, 8192, 16384, 32768], ["1,024", "2,048", "4,096", "8,192", "16,384", "32,768"])  # fmt: skip
+    ends = np.array([SMALLEST_D, LARGEST_D])
+    left.plot(ends, RATIO * ends, color=COLORS["faint"], lw=2)
     left.text(
-        LARGEST_D, RATIO * LARGEST_D - 2200, "8/3 d", ha="right", va="top", fontsize=13, color=COLORS["old"]
+        LARGEST_D, RATIO * LARGEST_D / 1.5, "8/3 d", ha="right", va="top", fontsize=13, color=COLORS["old"]
     )
-    right.set(
-        xlim=(0, LARGEST_D + 150), ylim=(0, 52), xlabel="model width d", title="share that is rounding, %"
-    )
+    right.set(ylim=(-2, 72), title="share that is rounding, %")
     for ax in (left, right):
-        ax.set_xticks(range(0, 8193, 2048))
+        ax.minorticks_off()
     return SimpleNamespace(
         stairs=left.plot([], [], color=COLORS["new"], drawstyle="steps-post")[0],
         line=left.plot([], [], color=COLORS["old"], ls="--", lw=1.6)[0],
@@ -66,10 +67,8 @@ def draw(moving, t):
     moving.line.set_data(t["widths"], t["line"])
     moving.here.set_data([t["d"]], [t["d_ff"]])
     moving.note.set_text(f"d = {thousands(t['d'])}  →  d_ff = {thousands(t['d_ff'])}")
-    moving.waste.set_data(
-        t["widths"], np.minimum(100 * t["waste"], 51)
-    )  # small models under a huge multiple leave the picture
-    moving.wasted.set_data([t["d"]], [min(100 * t["share"], 51)])
+    moving.waste.set_data(t["widths"], 100 * t["waste"])
+    moving.wasted.set_data([t["d"]], [100 * t["share"]])
 
 
 def say(t):
@@ -86,7 +85,7 @@ width_explorer = Explorer(
     draw,
     say,
     title="Which width does the rule give, and what does rounding up cost?",
-    alt="Feed-forward width against model width: a staircase above the line 8/3 d, the chosen width as a dot.",
+    alt="Left: feed-forward width against model width, both log, a staircase above the line 8/3 d. Right: the share of it that is rounding. The chosen width is a dot in both.",
     knobs=[
         Stops("d", [512, 576, 768, 1024, 2048, 3072, 4096, 5120, 6656, 8192], 4096, label="model width d"),
         Stops("multiplier", [1.0, 1.3, 1.5], 1.0, label="multiplier"),

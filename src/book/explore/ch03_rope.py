@@ -46,9 +46,9 @@ def clock_table(m, n, speed):
 
 def clock_setup(fig):
     face, right = fig.subplots(1, 2, width_ratios=[1, 1.6])
-    face.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal")
+    face.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal")
     face.axis("off")
-    face.add_patch(Circle((0, 0), 1.15, fc="none", ec=COLORS["faint"], lw=3))
+    face.add_patch(Circle((0, 0), 1.3, fc="none", ec=COLORS["faint"], lw=3))
     right.axhline(0, color=COLORS["faint"])
     right.axvspan(-SPAN, 0, color="#F1F1F1", zorder=0)
     right.text(-SPAN + 2, -1.17, "keys after the query: masked", fontsize=12, color="#555555")
@@ -75,9 +75,16 @@ def clock_setup(fig):
 
 
 def clock_draw(moving, t):
-    for hand, name, (x, y) in ((moving.q, moving.q_name, t["q"]), (moving.k, moving.k_name, t["k"])):
+    (qx, qy), (kx, ky) = t["q"], t["k"]
+    aside = (
+        0.13 if kx * qy >= ky * qx else -0.13
+    )  # each name on the side away from the other hand: they may coincide
+    for hand, name, (x, y), shift in (
+        (moving.q, moving.q_name, t["q"], aside),
+        (moving.k, moving.k_name, t["k"], -aside),
+    ):
         hand.set_data([0, 0.85 * x], [0, 0.85 * y])
-        name.set_position((1.02 * x, 1.02 * y))
+        name.set_position((x - shift * y, y + shift * x))
     moving.curve.set_data(t["back"], t["curve"])
     moving.here.set_data([t["offset"]], [t["score"]])
 

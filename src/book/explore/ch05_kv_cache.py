@@ -149,7 +149,7 @@ def served_draw(moving, t):
     for name, gib in zip(moving.names, levels, strict=True):
         name.set_va("center" if not apart else "bottom" if gib == max(levels) else "top")
         name.set_position((1.5e6, gib))
-    inside = t["crossover"] <= CONTEXTS[-1]
+    inside = CONTEXTS[0] <= t["crossover"] <= CONTEXTS[-1]
     moving.cross.set_data([t["crossover"]] if inside else [], [t["weights_gib"]] if inside else [])
     moving.here.set_data([t["context"]], [t["cache_gib"]])
 

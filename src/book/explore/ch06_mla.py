@@ -13,6 +13,7 @@ PEAK = 1000e12  # FLOP/s
 BANDWIDTH = 4e12  # bytes/s
 LAYERS = 61  # DeepSeek-V3's, for the totals
 BYTES = 2  # bf16
+LOWEST = 1e-3  # GiB: where the bars start
 KINDS = ("MHA", "GQA", "MQA", "MLA")
 COLOR = {"MHA": COLORS["old"], "GQA": COLORS["k"], "MQA": COLORS["v"], "MLA": COLORS["latent"]}
 
@@ -46,12 +47,12 @@ def table(n_heads, kv_lora_rank, rope_dim, nope_dim, v_dim, groups, context):
 def setup(fig):
     left, right = fig.subplots(1, 2, width_ratios=[1, 1.15])
     left.set(
-        xscale="log", xlim=(1e-2, 3e4), ylim=(3.6, -0.6), title="cache, 61 layers, bf16", xlabel="GiB (log)"
+        xscale="log", xlim=(LOWEST, 3e4), ylim=(3.6, -0.6), title="cache, 61 layers, bf16", xlabel="GiB (log)"
     )
     left.set_yticks(range(4), KINDS)
     left.grid(axis="y", visible=False)
-    bars = left.barh(range(4), [1] * 4, color=[COLOR[k] for k in KINDS], height=0.62)
-    sizes = [left.text(0.013, i, "", va="center", fontsize=13, fontweight="bold") for i in range(4)]
+    bars = left.barh(range(4), [1] * 4, left=LOWEST, color=[COLOR[k] for k in KINDS], height=0.62)
+    sizes = [left.text(1.3 * LOWEST, i, "", va="center", fontsize=13, fontweight="bold") for i in range(4)]
     x = np.logspace(-0.5, 4, 100)
     right.plot(x, np.minimum(PEAK, BANDWIDTH * x) / 1e12, color=COLORS["weights"])
     right.set(
@@ -66,20 +67,23 @@ def setup(fig):
 def draw(moving, t):
     for i, kind in enumerate(KINDS):
         gib = t["gib"][kind]
-        moving.bars[i].set_width(max(gib, 0.0101))
+        moving.bars[i].set_width(gib - LOWEST)
         moving.sizes[i].set_text(f"{thousands(float(f'{gib:.3g}'))} GiB")
         x, y = t["intensity"][kind], t["rate"][kind] / 1e12
         moving.dots[i].set_data([x], [y])
         moving.names[i].set_position(
             (x * 1.35, y * (1.3 if kind == "MLA" else 0.62))
         )  # two dots may share the roof
+    same = t["elements"]["MHA"] == t["elements"]["GQA"]  # no fewer KV heads than heads: one dot, one name
+    moving.names[0].set_text("MHA = GQA" if same else "MHA")
+    moving.names[1].set_text("" if same else "GQA")
 
 
 def say(t):
     limit = "bandwidth" if t["rate"]["MLA"] < PEAK else "FLOPs"
     return (
-        f"MLA keeps {t['elements']['MLA']:,} numbers a token and layer, MHA {t['elements']['MHA']:,}: {t['ratio']:.1f} times as many. "
-        f"At {t['context']:,} tokens MLA's cache is {binary_size(t['gib']['MLA'] * 2**30)}; decoding it does {t['intensity']['MLA']:.0f} FLOP a byte "
+        f"MLA keeps {t['elements']['MLA']:,} numbers per token and layer, MHA {t['elements']['MHA']:,}: {t['ratio']:.1f} times as many. "
+        f"At {t['context']:,} tokens MLA's cache is {binary_size(t['gib']['MLA'] * 2**30)}; decoding it does {t['intensity']['MLA']:.0f} FLOP per byte "
         f"and is bound by {limit} here."
     )
 

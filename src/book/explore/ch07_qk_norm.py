@@ -108,6 +108,7 @@ def setup(fig):
         uniform=middle.plot([], [], color=COLORS["faint"], lw=2)[0],
         uniform_name=middle.text(34, 1, "all keys alike", color="#6A6A6A", fontsize=12, ha="right", va="bottom"),
         bars=list(bars),
+        top=right.text(0.98, 0.93, "", transform=right.transAxes, ha="right", fontsize=13, fontweight="bold"),
     )  # fmt: skip
 
 
@@ -116,14 +117,15 @@ def draw(moving, t):
         moving.curves[name][0].set_data(GAINS, largest)
         moving.curves[name][1].set_data(GAINS, entropy)
     moving.bound.set_data([0.45, 36], [t["bound"]] * 2)
-    moving.bound_name.set_position((33, t["bound"] * 1.1))
+    moving.bound_name.set_position((33, t["bound"] * 1.3))
     moving.uniform.set_data([0.45, 36], [t["uniform"]] * 2)
-    moving.uniform_name.set_position((34, t["uniform"] + 0.1))
+    moving.uniform_name.set_position((34, t["uniform"] + 0.4))
     color = LINE[t["norm"]][0]
     for dot, value in zip(moving.dots, (t["largest"], t["entropy"]), strict=True):
         dot.set_data([t["gain"]], [value])
         dot.set_color(color)
     draw_weights(moving.bars, t)
+    moving.top.set_text(f"largest {t['top']:.2g}")
 
 
 def draw_weights(bars, t):

@@ -57,7 +57,13 @@ def setup(fig):
         left.text(1, y, "", va="center", fontsize=15, fontweight="bold") for y in (-0.42, 0.58)
     ]  # above the bars
     left.legend(loc="lower center", ncols=3, columnspacing=1.2, handlelength=1.2)
-    right.set(xscale="log", xlim=(230, 18000), ylim=(0, 128), xlabel="model width d", title="share of V d, %")
+    right.set(
+        xscale="log",
+        xlim=(230, 18000),
+        ylim=(0, 128),
+        xlabel="model width d",
+        title="share of embedding and head, %",
+    )
     right.set_xticks([256, 1024, 4096, 16384], ["256", "1,024", "4,096", "16,384"])
     right.set_yticks(range(0, 101, 20))  # the legend stands above 100
     right.minorticks_off()

@@ -74,11 +74,11 @@ def setup(fig):
     left, right = fig.subplots(1, 2, width_ratios=[1, 1.15])
     left.set(
         yscale="log",
-        xlim=(-1, MOST + 1),
+        xlim=(-1, MOST + 4),
         ylim=(LOWEST, HIGHEST),
         xlabel="layer",
-        title="size of the stream (RMS)",
     )
+    left.set_title("size of the stream (RMS)", pad=14)  # an arrow may stand on the upper edge
     right.set(
         yscale="log",
         xlim=(-1, MOST + 1),

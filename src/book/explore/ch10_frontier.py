@@ -1,5 +1,6 @@
 """Chapter 10: what one sequence keeps against parameters for 53 published models, at any context, counted right and by the usual formula."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,16 +11,18 @@ from book.figures import COLORS, binary_size
 from lib.arithmetic import format_count
 
 ROWS = frontier()
-# name -> where its label stands: side, and factors on both axes
-LABELLED = {
-    "llama-2-7b": ("left", 1.16, 1.25),
-    "llama-3-70b": ("left", 1.16, 1.2),
-    "deepseek-v3": ("right", 1.5, 1.9),
-    "starcoder2-7b": ("left", 1.16, 0.62),
-    "gemma-3-1b": ("right", 0.86, 0.78),
-    "minimax-m1": ("center", 0.9, 0.38),
-    "gpt-oss-20b": ("right", 0.88, 0.62),
-}
+LABELLED = (
+    "llama-2-7b",
+    "llama-3-70b",
+    "deepseek-v3",
+    "starcoder2-7b",
+    "gemma-3-1b",
+    "minimax-m1",
+    "gpt-oss-20b",
+)
+# Where a label may stand, in letters' heights from its dot, the nearest first: its middle, to the side it is written to.
+PLACES = [(side, far * x, far * y) for far in (0.8, 1.4, 2.0, 2.8) for side, x, y in (
+    ("left", 1, 0), ("right", -1, 0), ("left", 0.7, 1), ("right", -0.7, 1), ("left", 0.7, -1), ("right", -0.7, -1), ("center", 0, 1.3), ("center", 0, -1.3))]  # fmt: skip
 CONTEXTS = [2**n for n in range(10, 21)]
 CARD = 80e9
 # kind of cache -> (marker, colour)
@@ -91,16 +94,16 @@ def axes_for(ax):
     ax.set_yticks([2**20 * 10, 2**30 / 10, 2**30, 2**30 * 10, 2**30 * 100, 2**40], ["10 MiB", "0.1 GiB", "1 GiB", "10 GiB", "100 GiB", "1 TiB"])  # fmt: skip
     ax.minorticks_off()
     ax.axhline(CARD, color=COLORS["faint"], lw=3)
-    ax.text(8.8e7, CARD * 1.25, "an 80 GB card", fontsize=12, color=COLORS["old"])
     moving = SimpleNamespace(
+        card=ax.text(8.8e7, CARD * 1.25, "an 80 GB card", fontsize=12, color=COLORS["old"], va="center"),
         edge=ax.plot([], [], color=COLORS["cached"], lw=2.2, ls="--", label="least for the size")[0],
         dots={},
         labels={},
     )
     for kind, (marker, color) in KINDS.items():
         moving.dots[kind] = ax.plot([], [], marker, ls="", ms=9, color=COLORS[color], mec=COLORS["ink"], mew=0.6, label=kind)[0]  # fmt: skip
-    for name, (side, _, _) in LABELLED.items():
-        moving.labels[name] = ax.text(1e9, 1e9, name, fontsize=12, ha=side)
+    for name in LABELLED:
+        moving.labels[name] = ax.text(1e9, 1e9, name, fontsize=12, va="center")
     return moving
 
 
@@ -109,10 +112,41 @@ def move(moving, t):
     for kind, dots in moving.dots.items():
         dots.set_data(t["parameters"][members[kind]], t["shown"][members[kind]])
     moving.edge.set_data(t["edge_x"], t["edge_y"])
+    to_pixels = moving.edge.axes.transData.transform
+    dots = to_pixels(np.column_stack([t["parameters"], t["shown"]]))
+    corners = to_pixels(np.column_stack([t["edge_x"], t["edge_y"]]))
+    parts = np.linspace(0, 1, 12)[:, None]
+    edge = [a + parts * (b - a) for a, b in pairwise(corners)]  # the dashed line is not written upon either
+    busy = np.concatenate([dots, *edge])
+    taken = []  # boxes of the labels that stand already
+    along = [("left", x, up) for up in (0.8, -0.8, 1.6, -1.6) for x in (0.5, 6, 12, 18, 24, 30, 36)]
+    place(moving.card, to_pixels((8e7, CARD)), along, busy, taken)
     for i, row in enumerate(ROWS):
         if row.name in moving.labels:
-            _, right, up = LABELLED[row.name]
-            moving.labels[row.name].set_position((t["parameters"][i] * right, t["shown"][i] * up))
+            place(moving.labels[row.name], dots[i], PLACES, busy, taken)
+
+
+def place(label, start, places, dots, taken):
+    """Put the label at the first of `places` around `start` (pixels) where it lies on the fewest dots and labels."""
+    high = label.get_fontsize() * label.figure.dpi / 72
+    wide = 0.62 * high * len(label.get_text())
+    area, boxes = label.axes.bbox, []
+    for side, right, up in places:
+        x, y = start[0] + right * high, start[1] + up * high
+        x -= {"left": 0, "center": wide / 2, "right": wide}[side]
+        boxes.append((x, y - 0.6 * high, x + wide, y + 0.6 * high))
+    x0, y0, x1, y1 = np.array(boxes).T
+    radius = 0.45 * high
+    x, y = dots.T[:, :, None]
+    bad = ((x > x0 - radius) & (x < x1 + radius) & (y > y0 - radius) & (y < y1 + radius)).sum(0)
+    for left, low, right, high_end in taken:
+        bad += 9 * ((x0 < right) & (left < x1) & (y0 < high_end) & (low < y1))
+    bad += 9 * ((x0 < area.x0) | (x1 > area.x1) | (y0 < area.y0) | (y1 > area.y1))
+    best = int(bad.argmin())
+    taken.append(boxes[best])
+    middle = ((x0 + x1) / 2)[best], ((y0 + y1) / 2)[best]
+    label.set_ha("center")
+    label.set_position(label.axes.transData.inverted().transform(middle))
 
 
 def setup(fig):

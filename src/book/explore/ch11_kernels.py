@@ -53,15 +53,16 @@ def shares(t):
 
 def setup(fig):
     ax = fig.subplots()
-    ax.set(xlim=(0, 2.6), ylim=(3.6, -0.6), xlabel="share of the limit (1 = the limit)")
+    ax.set(xlim=(0, 3), ylim=(3.6, -0.6), xlabel="share of the limit (1 = the limit)")
     ax.set_yticks(range(4), BARS)
     ax.grid(axis="y", visible=False)
     ax.axvline(1, color=COLORS["ink"], lw=1.5)
     bars = ax.barh(
         range(4), [1] * 4, height=0.6, color=[COLORS[c] for c in ("weights", "cached", "k", "latent")]
     )
+    veil = {"fc": COLORS["paper"], "ec": "none", "alpha": 0.85, "pad": 1}
     return SimpleNamespace(
-        bars=list(bars), notes=[ax.text(0, i, "", va="center", fontsize=13) for i in range(4)]
+        bars=list(bars), notes=[ax.text(0, i, "", va="center", fontsize=13, bbox=veil) for i in range(4)]
     )
 
 
@@ -81,12 +82,14 @@ def draw(moving, t):
 def say(t):
     spill = f" {t['spilled']} bytes per thread spill to memory." if t["spilled"] else ""
     start = (
-        f"{t['resident']} program(s) fit on a multiprocessor of an {t['card']}, limited by {t['limit']}."
+        f"{t['resident']} program{'s fit' if t['resident'] > 1 else ' fits'} on a multiprocessor of an {t['card']}, limited by {t['limit']}."
         if t["resident"]
         else f"The kernel does not start on an {t['card']}: too much shared memory."
     )
+    times = t["bytes"] // t["once"]
+    many = "once" if times == 1 else f"{times} times"
     return (
-        f"{t['rows']} heads per program: the latents are asked for {t['bytes'] // t['once']} times, {binary_size(t['bytes'])}; "
+        f"{t['rows']} heads per program: the latents are asked for {many}, {binary_size(t['bytes'])}; "
         f"{t['intensity']:.0f} FLOP per byte. {start}{spill}"
     )
 
