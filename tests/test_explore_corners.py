@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from book.explore import ALL, Explorer, Linear
+from book.explore import ALL, Explorer, Linear, player
 
 MIXED = 24  # corners drawn in which several knobs are at an end
 ARROWS = "^v<>"  # what stands at the edge of an axis for a value beyond it
@@ -119,6 +119,46 @@ def test_every_corner_can_be_read(name):
         for fault in faults(explorer, at):
             found.setdefault(fault, at)
     assert not found, "\n".join(f"{fault}   at {at}" for fault, at in found.items())
+
+
+# What the text beside each explorer asks the reader to try. Where no kernel runs, each is a state of the player.
+TRIES = {
+    "block-parts": [
+        {"ffn": "copied"},
+        {"attention": "MLA", "context": 131072},
+        *({"size": "tiny", "positions": p, "context": c} for p in ("learned", "rope") for c in (4096, 131072)),
+    ],
+    "rmsnorm-scale": [
+        {"scale": 251.0, "dtype": "fp16"},
+        {"scale": 251.0, "dtype": "bf16"},
+        *({"scale": 1e-3, "shift": 0.0, "eps": eps} for eps in (1e-6, 1e-5, 1e-3)),
+        {"shift": 0.0},
+        {"shift": 2.0},
+    ],
+    "swiglu-width": [{"multiple_of": 4096, "d": 512}],
+    "rope-clock": [{"m": 5 + i, "n": 2 + i} for i in (0, 35)] + [{"m": 20, "n": 13}, {"speed": 1.0}],
+    "rope-distance": [{"pairs": pairs} for pairs in (1, 2, 4, 8, 16, 32, 64)],
+    "rope-spectrum": [{"tested": 16_384, "kind": kind} for kind in ("none", "linear", "NTK", "yarn", "llama3")],
+    "attention-wiring": [{"n_kv": 32}, {"n_kv": 8}, {"n_kv": 1}, {"how": "tile"}],
+    "kv-cache": [{"context": 32_768}, {"users": 64}, {"model": "Llama-3-8B"}, {"model": "DeepSeek-V3"}],
+    "mla-roofline": [{"n_heads": 256}, {"rope_dim": 0}, {"context": 1_048_576}],
+    "qk-norm": [{"gain": 16.0}, {"gain": 16.0, "norm": "with QK-norm"}, {"norm": "with QK-norm", "norm_gain": 4.0}],
+    "tied-share": [{"V": 49152, "d": 576, "L": 30, "ratio": 8 / 3, "group": 3}, {"d": 8192, "L": 80, "ratio": 3.5, "group": 8}],
+    "residual-stream": [{"place": place, "layers": 12} for place in ("before (today)", "after (2017)", "no norm")],
+    "cache-frontier": [{"context": 1024}, {"context": 1_048_576}, {"formula": "usual"}],
+    "kernel-blocks": [{"rows": 128}, {"rows": 16}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(ALL))
+def test_what_the_text_asks_for_can_be_done_without_a_kernel(name):
+    explorer = ALL[name]
+    knobs = {k.name: k for k in explorer.knobs}
+    offered = {n: {knobs[n].stops[i] for i in picked} for n, picked in player.stops(explorer).items()}
+    presets = [explorer.settings(**at) for at in explorer.presets.values()]
+    for asked in TRIES[name]:
+        by_hand = all(value in offered.get(n, ()) for n, value in asked.items())
+        assert by_hand or explorer.settings(**asked) in presets, f"{asked}: neither stops nor a preset"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ LABELLED = (
     "gpt-oss-20b",
 )
 # Where a label may stand, in letters' heights from its dot, the nearest first: its middle, to the side it is written to.
-PLACES = [(side, far * x, far * y) for far in (0.8, 1.4, 2.0, 2.8) for side, x, y in (
+PLACES = [(side, far * x, far * y) for far in (0.8, 1.4, 2.0, 2.8, 3.6) for side, x, y in (
     ("left", 1, 0), ("right", -1, 0), ("left", 0.7, 1), ("right", -0.7, 1), ("left", 0.7, -1), ("right", -0.7, -1), ("center", 0, 1.3), ("center", 0, -1.3))]  # fmt: skip
 CONTEXTS = [2**n for n in range(10, 21)]
 CARD = 80e9
@@ -117,7 +117,7 @@ def move(moving, t):
     corners = to_pixels(np.column_stack([t["edge_x"], t["edge_y"]]))
     parts = np.linspace(0, 1, 12)[:, None]
     edge = [a + parts * (b - a) for a, b in pairwise(corners)]  # the dashed line is not written upon either
-    busy = np.concatenate([dots, *edge])
+    busy = np.concatenate([dots, dots, dots, *edge])
     taken = []  # boxes of the labels that stand already
     along = [("left", x, up) for up in (0.8, -0.8, 1.6, -1.6) for x in (0.5, 6, 12, 18, 24, 30, 36)]
     place(moving.card, to_pixels((8e7, CARD)), along, busy, taken)

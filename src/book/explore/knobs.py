@@ -73,7 +73,11 @@ class Knob:
             return widgets.SelectionSlider(**keys)
         if len(self.stops) > 5:
             return widgets.Dropdown(**keys | {"layout": {"max_width": "100%", "width": "30em"}})
-        return widgets.ToggleButtons(options=options, index=keys["index"], style={"button_width": "auto"})
+        keys = {"index": keys["index"], "style": {"button_width": "auto"}}
+        told = [
+            f"{self.label}: {label}" for label in self.labels
+        ]  # the label stands beside the buttons, in no relation to them
+        return widgets.ToggleButtons(options=options, tooltips=told, **keys)
 
 
 def _slider(name, stops, default, label, unit, text):
