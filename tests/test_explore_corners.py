@@ -64,17 +64,19 @@ def written(figure, renderer):
 
 
 def markers(ax):
-    """[(marker, box of its core, point in pixels)] of the markers of 8 points and more that this panel has."""
+    """[(marker, box of its core, point in pixels, whether a line joins it)] of the markers that this panel has."""
     found = []
     for line in ax.lines:
         marker, points = line.get_marker(), line.get_xydata()
-        if marker in ("None", None, "", " ") or line.get_markersize() < 8 or not line.get_visible():
+        if marker in ("None", None, "", " ") or line.get_markersize() < 5 or not line.get_visible():
             continue
         if line.get_markerfacecolor() == "none":  # a ring: what is in it can be read
             continue
         half = 0.35 * line.get_markersize() * ax.figure.dpi / 72
+        joined = line.get_linestyle() != "None"  # a line that leaves the axes is seen to leave
         for x, y in line.get_transform().transform(points):
-            found.append((marker, Bbox.from_extents(x - half, y - half, x + half, y + half), (x, y)))
+            core = Bbox.from_extents(x - half, y - half, x + half, y + half)
+            found.append((marker, core, (x, y), joined))
     return found
 
 
@@ -97,12 +99,12 @@ def _faults(stage):
                 yield f"{words!r} runs into the panel {ax.get_title(loc='left') or ax.get_title()!r}"
     for ax in figure.axes:
         area, marked = ax.bbox.padded(1.0), markers(ax)
-        beyond = [m for m, _, (x, y) in marked if not area.contains(x, y)]
-        arrows = [m for m, _, _ in marked if m in ARROWS]
+        beyond = [m for m, _, (x, y), joined in marked if not (joined or area.contains(x, y))]
+        arrows = [m for m, *_ in marked if m in ARROWS]
         if beyond and not arrows:
             yield f"{len(beyond)} markers {beyond[0]!r} lie beyond the axes and no arrow says so"
         for words, box, _ in texts:
-            for marker, core, (x, y) in marked:
+            for marker, core, (x, y), _ in marked:
                 if area.contains(x, y) and meet(box, core):
                     yield f"{words!r} lies on a marker {marker!r}"
         for bar in (p for p in ax.patches if type(p) is Rectangle and p.get_width() and p.get_height()):

@@ -146,6 +146,7 @@ def setup(fig):
         tested_name=left.text(0.0, 1, "", fontsize=12, va="bottom"),
         good=left.plot([], [], "o", color=COLORS["seen"], ms=6)[0],
         bad=left.plot([], [], "X", color=COLORS["unseen"], ms=9)[0],
+        beyond=left.plot([], [], "^", color=COLORS["ink"], ms=10, clip_on=False)[0],
         note=left.text(0.98, 0.03, "", transform=left.transAxes, fontsize=15, fontweight="bold", ha="right"),
         stretch=right.plot([], [], "o-", color=COLORS["rope"], ms=5, lw=2)[0],
         factor=right.axhline(1, color=COLORS["ink"], lw=2, ls="--"),
@@ -172,6 +173,8 @@ def draw(moving, t):
         moving.tested_name.set_va("bottom")
     moving.good.set_data(at[~t["new"]], t["after"][~t["new"]])
     moving.bad.set_data(at[t["new"]], t["after"][t["new"]])
+    over = np.nonzero(t["after"] > LONGEST)[0]  # an arrow where the row of pairs leaves the picture
+    moving.beyond.set_data(at[over[:1]], [LONGEST / 1.5] * len(over[:1]))
     moving.note.set_text(f"{t['n_new']} of {t['n']} pairs meet new angles")
     moving.stretch.set_data(at, t["divided_by"])
     moving.factor.set_ydata([t["factor"], t["factor"]])
@@ -181,7 +184,9 @@ def say(t):
     done = (
         "No scaling."
         if t["kind"] == "none" or t["factor"] == 1
-        else (f"{t['kind']}: {t['n_kept']} pairs kept, {t['n_divided']} divided by {t['factor']:g} or more.")
+        else (
+            f"{t['kind']}: {t['n_kept']} pair{'' if t['n_kept'] == 1 else 's'} kept, {t['n_divided']} divided by {t['factor']:g} or more."
+        )
     )
     temperature = f" Cos and sin times {t['attention_factor']:.3f}." if t["attention_factor"] != 1 else ""
     return (
