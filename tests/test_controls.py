@@ -27,6 +27,7 @@ from book.evidence import (
     same_size,
     served,
     share_left,
+    start_gradients,
     with_rms_norms,
 )
 from book.experiments import by_seed, interval, kicked, load_results, table_curves
@@ -491,6 +492,67 @@ def rope_added(which):
     a, b = (by_seed(results, v) for v in ("+rope", "2019"))
     sign = dict(zip(a, (1, -1, -1, 1) if which == "control" else (1, 1, 1, 1), strict=True))
     return interval([sign[s] * (a[s] - b[s]) for s in a]).high
+
+
+@claim(
+    "09",
+    "before the first step, post-norm's first layer of 24 gets a gradient far larger than pre-norm's (times)",
+    "the same with parts made small by the root of twice the depth, as GPT-2 starts",
+    5,
+)
+def post_norm(which):
+    after, before = (
+        start_gradients(place, 24, scaled=which == "control")[0] for place in ("after", "before")
+    )
+    return after / before
+
+
+@functools.cache
+def stream_of_smollm2():
+    """(loss of a text when some numbers of one token's stream are set to 0 after 12 blocks, the largest channel of its first token)"""
+    from book.corpus import load_corpus
+
+    folder = lib.find_model()
+    model = lib.load_model(folder, torch.float32)
+    ids = torch.tensor([lib.load_tokenizer(folder).encode(load_corpus()[300_000:302_000].decode()).ids[:100]])
+    cos, sin = lib.rope_table(model.config.layers[0].attention.rope, 64, 100)
+
+    @torch.no_grad()
+    def through(channels=None):
+        x, at = model.emb(ids), None
+        for i, block in enumerate(model.blocks):
+            if i == 12:
+                at = x[0, 0].abs().argmax().item()
+                if channels:
+                    x[0, 0, channels(at)] = 0.0
+            x = block(x, cos, sin)
+        return F.cross_entropy(model.head(model.norm(x))[0, :-1], ids[0, 1:]).item()
+
+    return through
+
+
+@claim(
+    "09",
+    "SmolLM2 needs one number of its first token's stream (loss without it, nats per token)",
+    "two other numbers of the same token",
+    5,
+)
+def one_number(which):
+    return stream_of_smollm2()((lambda at: [at]) if which == "real" else (lambda at: [100, 400]))
+
+
+@claim(
+    "09",
+    "two rates, four seeds and three: today's block ends below 2019 + RoPE, each at its better rate (upper end of the interval)",
+    "the modern block without RoPE in its place",
+    0.0,
+    below=True,
+)
+def better_rates(which):
+    low, epoch = load_results("low_rate", quiet=True), load_results("epoch", quiet=True)
+    own = by_seed(low, "modern" if which == "real" else "learned", lr=1e-3)
+    base = by_seed(epoch, "+rope")
+    return interval([own[seed] - base[seed] for seed in own]).high
 
 
 # ---- positions

@@ -213,3 +213,44 @@ def share_left(w, n_kv, turned=False):
         u, _, vt = torch.linalg.svd((heads.sum(0) - heads[i]) @ heads[i].T)
         heads[i] = u @ vt @ heads[i]
     return (n_kv * heads.mean(0).square().sum() / heads.square().sum()).item()
+
+
+def start_gradients(place, layers, scaled=False, seed=0, d=128):
+    """Norms of the loss's gradient by W_down of each layer before the first step: a list of `layers` numbers.
+
+    place: "before" (pre-norm, with one norm at the end) or "after" (each sum normalised, as in 2017). The blocks are lib's attention
+    and SwiGLU with random weights that keep the size of what goes in; scaled: W_o and W_down divided by sqrt(2 layers), as GPT-2 starts.
+    The text is the book's corpus, 8 windows of 64 bytes.
+    """
+    from book.corpus import load_corpus
+    from lib import apply_rope, attend, rms_norm, rope_cache, swiglu
+
+    g, dh, d_ff = torch.Generator().manual_seed(seed), d // 4, 8 * d // 3
+
+    def draw(rows, columns, size=1.0):
+        return (torch.randn(rows, columns, generator=g) * size * columns**-0.5).requires_grad_()
+
+    small = (2 * layers) ** -0.5 if scaled else 1.0
+    rows = {"wq": d, "wk": d, "wv": d, "w_gate": d_ff, "w_up": d_ff}
+    blocks = [
+        {name: draw(n, d) for name, n in rows.items()}
+        | {"wo": draw(d, d, small), "w_down": draw(d, d_ff, small)}
+        for _ in range(layers)
+    ]
+    ids = torch.tensor(list(load_corpus()[1000 : 1000 + 8 * 65])).view(8, 65)
+    x, cos_sin = torch.randn(256, d, generator=g)[ids[:, :-1]], rope_cache(64, dh, 1e4)
+
+    def attention(x, w):
+        q, k, v = ((x @ w[n].T).unflatten(-1, (-1, dh)).transpose(1, 2) for n in ("wq", "wk", "wv"))
+        return (
+            attend(apply_rope(q, *cos_sin), apply_rope(k, *cos_sin), v).transpose(1, 2).flatten(2) @ w["wo"].T
+        )
+
+    with torch.enable_grad():
+        for w in blocks:
+            for part in (attention, lambda x, w: swiglu(x, w["w_gate"], w["w_up"], w["w_down"])):
+                x = x + part(rms_norm(x), w) if place == "before" else rms_norm(x + part(x, w))
+        x = rms_norm(x) if place == "before" else x
+        logits = x @ draw(256, d).T
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+    return [w["w_down"].grad.norm().item() for w in blocks]

@@ -1,5 +1,7 @@
 """Exercises of chapter 09: the whole block (its last one, the five faults, is in ch09_faults)."""
 
+from itertools import combinations
+
 from book.exercises.core import Exercise, Mistake
 
 
@@ -18,6 +20,27 @@ def _count(V, d, n_layers, n_heads, n_kv_heads, d_ff, *, tied=False, kv=True, ma
     return V * d * (1 if tied else 2) + n_layers * layer + (d if final else 0)
 
 
+_SLIPS = (  # (what is forgotten or added, its name, the question)
+    ({"tied": True}, "The head is missing: this model does not tie.", "Which matrix turns the last hidden state into V logits, and is it the embedding?"),
+    ({"kv": False}, "W_k and W_v are counted d wide: only n_kv heads have keys and values.", "How many rows has W_k when there are n_kv heads of d / h?"),
+    ({"matrices": 2}, "The feed-forward layer has three matrices.", "Gate, up, and ..?"),
+    ({"qk": False}, "The gains of QK-norm are missing.", "How many numbers has q_norm, and how many k_norm?"),
+    ({"per_head_gains": True}, "QK-norm has one gain of dh for q and one for k, shared by the heads.", "Is the gain as wide as a head, or as wide as the projection?"),
+    ({"final": False}, "The norm after the last block is missing.", "What comes between the last block and the head in a pre-norm model?"),
+    ({"norms": 1}, "A layer has two norms of d: one before attention, one before the feed-forward part.", "How many parts of a layer read a normalised copy?"),
+    ({"norms": 0}, "The two norms of each layer are missing.", "Which gains of a layer are as wide as d?"),
+    ({"out": False}, "W_o is missing.", "Who brings the heads back into the residual stream?"),
+    ({"biases": True}, "Biases are counted: this block has none.", "Which linear layer of the modern block has a bias?"),
+)  # fmt: skip
+
+
+def _slipped(*slips):
+    """One slip, or two at once: then both are named."""
+    words = {key: value for slip in slips for key, value in slip[0].items()}
+    text = " And: ".join(slip[1] for slip in slips)
+    return Mistake(lambda *sizes: _count(*sizes, **words), text, " ".join(slip[2] for slip in slips))
+
+
 parameters = Exercise(
     id="09.parameters",
     title="Count a whole model",
@@ -27,51 +50,8 @@ parameters = Exercise(
         V, d, n_layers, n_heads, n_kv_heads, d_ff
     ),
     mistakes=[
-        Mistake(
-            lambda *sizes: _count(*sizes, tied=True),
-            "The head is missing: this model does not tie.",
-            "Which matrix turns the last hidden state into V logits, and is it the embedding?",
-        ),
-        Mistake(
-            lambda *sizes: _count(*sizes, kv=False),
-            "W_k and W_v are counted d wide: only n_kv heads have keys and values.",
-            "How many rows has W_k when there are n_kv heads of d / h?",
-        ),
-        Mistake(
-            lambda *sizes: _count(*sizes, matrices=2),
-            "The feed-forward layer has three matrices.",
-            "Gate, up, and ..?",
-        ),
-        Mistake(
-            lambda *sizes: _count(*sizes, qk=False),
-            "The gains of QK-norm are missing.",
-            "How many numbers has q_norm, and how many k_norm?",
-        ),
-        Mistake(
-            lambda *sizes: _count(*sizes, per_head_gains=True),
-            "QK-norm has one gain of dh for q and one for k, shared by the heads.",
-            "Is the gain as wide as a head, or as wide as the projection?",
-        ),
-        Mistake(
-            lambda *sizes: _count(*sizes, final=False),
-            "The norm after the last block is missing.",
-            "What stands between the last block and the head in a pre-norm model?",
-        ),
-        Mistake(
-            lambda *sizes: _count(*sizes, norms=0, final=False, qk=False),
-            "No gain is counted at all: two norms a layer, two of QK-norm, one at the end.",
-            "Which of them are as wide as d?",
-        ),
-        Mistake(
-            lambda *sizes: _count(*sizes, out=False),
-            "W_o is missing.",
-            "Who brings the heads back into the residual stream?",
-        ),
-        Mistake(
-            lambda *sizes: _count(*sizes, biases=True),
-            "Biases are counted: this block has none.",
-            "Which linear layer of the modern block has a bias?",
-        ),
+        *map(_slipped, _SLIPS),
+        *(_slipped(a, b) for a, b in combinations(_SLIPS, 2) if not a[0].keys() & b[0].keys()),
     ],
 )
 
@@ -114,6 +94,8 @@ def _wire(x, A, F, attn_gain, ffn_gain, how="pre"):
         return x + two(rms_norm(x + one(rms_norm(x, attn_gain)), ffn_gain))
     if how == "one gain":
         ffn_gain = attn_gain
+    if how == "gains swapped":
+        attn_gain, ffn_gain = ffn_gain, attn_gain
     if how == "one norm":
         x = x + one(rms_norm(x, attn_gain))
         return x + two(x)
@@ -170,6 +152,11 @@ wiring = Exercise(
             "How many norms has a block, and how many gains?",
         ),
         _mistake(
+            "gains swapped",
+            "The two gains have changed places.",
+            "Which of the two belongs to the part that comes first?",
+        ),
+        _mistake(
             "one norm",
             "The feed-forward layer reads the stream without a norm.",
             "How large is the stream after many layers?",
@@ -215,6 +202,11 @@ first_token = Exercise(
             lambda: {"rope", "scale"},
             "A missing QK-norm changes q and k only, hence scores only.",
             "Does the norm of k touch v?",
+        ),
+        Mistake(
+            lambda: {"rope", "qk_norm"},
+            "A forgotten scale changes scores only, and the first token has one score.",
+            "What is the softmax of one number, whatever its size?",
         ),
         Mistake(
             lambda: {"mask", "tile", "gate"},
