@@ -555,7 +555,7 @@ def test_unknown_names_and_missing_results_are_said_so(tmp_path, capsys):
     with pytest.raises(ValueError, match="no experiment"):
         load_results("speed")
     with pytest.raises(FileNotFoundError, match="make experiments"):
-        load_results("training", tmp_path)
+        load_results("epoch", tmp_path)
     assert main(["speed"]) == 2
     assert "no experiment 'speed'" in capsys.readouterr().err
 
@@ -610,10 +610,8 @@ COMMITTED = (
     "rates",
     "spike",
     "cache_scan",
-    "training",
-    "qk_norm",
-    "ablation",
-    "second_rate",
+    "cache",
+    "upgrades",
 )
 
 

@@ -220,7 +220,7 @@ def start_gradients(place, layers, scaled=False, seed=0, d=128):
 
     place: "before" (pre-norm, with one norm at the end) or "after" (each sum normalised, as in 2017). The blocks are lib's attention
     and SwiGLU with random weights that keep the size of what goes in; scaled: W_o and W_down divided by sqrt(2 layers), as GPT-2 starts.
-    The text is the book's corpus, 8 windows of 64 bytes.
+    The text is the book's corpus, 4 windows of 64 bytes.
     """
     from book.corpus import load_corpus
     from lib import apply_rope, attend, rms_norm, rope_cache, swiglu
@@ -237,7 +237,7 @@ def start_gradients(place, layers, scaled=False, seed=0, d=128):
         | {"wo": draw(d, d, small), "w_down": draw(d, d_ff, small)}
         for _ in range(layers)
     ]
-    ids = torch.tensor(list(load_corpus()[1000 : 1000 + 8 * 65])).view(8, 65)
+    ids = torch.tensor(list(load_corpus()[1000 : 1000 + 4 * 65])).view(4, 65)
     x, cos_sin = torch.randn(256, d, generator=g)[ids[:, :-1]], rope_cache(64, dh, 1e4)
 
     def attention(x, w):

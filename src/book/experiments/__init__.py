@@ -19,8 +19,6 @@ upgrades    768 steps, 3 seeds: each upgrade added to 2019 + RoPE and taken back
 
 A run has DIVERGED if a loss was not finite, or if it ends worse on the held-out text than knowing only how often each byte
 occurs in the text that was read ("unigram_bits" in the results).
-
-training, qk_norm, ablation and second_rate are the first, shorter runs (128 and 256 steps, recipe 1).
 """
 
 from book.experiments.live import kicked, quick_run

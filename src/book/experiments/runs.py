@@ -147,11 +147,6 @@ EXPERIMENTS = {
     "cache_scan": Experiment(("kv2", "mla56"), **_SCAN),
     "cache": Experiment(CACHES, None, EPOCH, checks=8, **_LONG),
     "upgrades": Experiment(("+rope", "modern", *ADDED, *ABLATIONS), None, 768, checks=8, **_LONG),
-    # what chapters 07 and 09 drew first
-    "training": Experiment(("2019", "modern"), (3e-3,), steps=256, recipe=None),
-    "qk_norm": Experiment(("no_qk_norm", "modern"), (1e-2, 3e-2, 1e-1), 128, probe_every=1, recipe=None),
-    "ablation": Experiment(ABLATIONS, (3e-3,), steps=256, recipe=None),
-    "second_rate": Experiment(("2019", "modern"), (1e-3,), steps=256, recipe=None),
 }  # fmt: skip
 
 
