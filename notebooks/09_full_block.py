@@ -1,4 +1,4 @@
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "Eight chapters took the block apart. Here it is put together, held against the library, broken on purpose, and trained beside the block of 2019. After this chapter you can"}
 # # 09 · The whole block
 #
 # Eight chapters took the block apart. Here you put it together from their functions, hold it against the library, break it on purpose, and train it beside the block of 2019.
@@ -12,9 +12,7 @@
 #
 # You need chapters [01](01_rmsnorm.ipynb) to [05](05_kv_cache.ipynb) and [07](07_qk_norm.ipynb). About 70 minutes.
 
-# %%
-import math
-
+# %% slideshow={"slide_type": "skip"}
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
@@ -35,7 +33,7 @@ style()
 torch.manual_seed(0)
 _ = torch.set_grad_enabled(False)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The wiring: read twice, add twice", "show": "", "text": "Each part reads a **normalised copy** of the residual stream and adds its answer to the stream itself, which is never normalised until the very end. That is *pre-norm*.\n\n$$x \\leftarrow x + \\mathrm{attention}(\\mathrm{norm}(x)), \\qquad x \\leftarrow x + \\mathrm{SwiGLU}(\\mathrm{norm}(x))$$\n\nNo matrix has a bias."}
 # ## 1 · Write it
 #
 # A block has two parts, attention and a feed-forward layer. Each reads a **normalised copy** of the residual stream and adds its answer to the stream itself, which is never normalised until the very end. That is *pre-norm*.
@@ -58,7 +56,7 @@ def wiring_solution(x, A, F, attn_gain, ffn_gain):
 
 check("09.wiring", wiring_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **Exercise 2. Attention, from a blank cell.** `x` [B, T, d] goes in and [B, T, d] comes out. `w` holds `wq` [h dh, d], `wk`, `wv` [n_kv dh, d], `wo` [d, h dh], and in some layers `q_norm`, `k_norm` [dh], the gains of QK-norm.
 # `cos`, `sin` [T, dh / 2] are the table rows of these tokens. `past` is None, or a list that holds this layer's keys and values [B, n_kv, S, dh] of earlier calls: empty at first, and yours to fill for the next call. No matrix has a bias.
 # Take `apply_rope(q, cos, sin)` and `rms_norm` from chapters 03 and 01, and `attend(q, k, v)` from chapter 05: it serves several query heads from one KV head and masks what is later than the query.
@@ -71,7 +69,7 @@ def my_attention(x, w, cos, sin, past=None):
 # %% tags=["check"]
 check("09.attention", my_attention)
 
-# %% tags=["solution"] jupyter={"source_hidden": true}
+# %% slideshow={"slide_type": "subslide", "title": "Attention, whole: project, norm, rotate, remember, attend", "show": "code"} tags=["solution"] jupyter={"source_hidden": true}
 def attention_solution(x, w, cos, sin, past=None):
     dh = 2 * cos.shape[-1]
     q, k, v = ((x @ w[name].T).unflatten(-1, (-1, dh)).transpose(1, 2) for name in ("wq", "wk", "wv"))
@@ -87,11 +85,11 @@ def attention_solution(x, w, cos, sin, past=None):
 
 check("09.attention", attention_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # From here on the chapter runs on **your** attention, once its check has passed. The model is an embedding, the blocks, a last norm, and a head. No position is added anywhere: the rotation knows them, as long as the table starts where the
 # cache ends.
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "The block and the model around it", "show": "code"}
 attention = mine("09.attention")
 
 
@@ -110,10 +108,10 @@ def logits_of(idx, w, past=None):
     return rms_norm(x, w["norm"], w["eps"]) @ w["head"].T  # [B, T, V]
 
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # That is the whole model. To try it we need weights, and take the library's, by name.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 def weights_of(model):
     """A lib model's tensors as plain dicts: one for the model, one for each block."""
     layer = model.config.layers[0].attention
@@ -125,13 +123,13 @@ def weights_of(model):
 seed_model = LlamaStyleLM(V=1000)
 print(*weights_of(seed_model)["blocks"][0])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 2 · Its size
 #
 # `LlamaStyleLM(V=1000)`: $d = 256$, 4 layers, 8 query heads and 2 KV heads of 32, $d_{ff} = 688$, untied, QK-norm on. **Predict** how many
 # parameters it has.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Where do the parameters sit?", "text": "`LlamaStyleLM(V=1000)`: $d = 256$, 4 layers, 8 query heads and 2 KV heads of 32, $d_{ff} = 688$, head not tied, QK-norm on.\n\n**Predict** how many it has, and in which part most of them."}
 my_guess = None
 total = sum(p.numel() for p in seed_model.parameters())
 predict(my_guess, total, "parameters")
@@ -146,7 +144,7 @@ for part, n in by_part.items():
 check_equal("8/3 of 256, rounded up to a multiple of 16", lib.swiglu_width(256, multiple_of=16), 688)
 check_equal("as in chapter 00", total, 3_283_456)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # The feed-forward layers hold two thirds; all norms together less than a thousandth.
 #
 # ## 3 · The same as the library
@@ -154,7 +152,7 @@ check_equal("as in chapter 00", total, 3_283_456)
 # Random weights **and** random gains, every size different, float64. A dropped gain or a swapped axis cannot pass. Then the same through the cache: a prompt of 9 in one
 # call, a chunk of 3, then single tokens.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Thirty lines equal the library, at once and in pieces", "show": "printed", "text": "Random weights **and** random gains, every size different, float64. The same through the cache: a prompt of 9, a chunk of 3, then single tokens."}
 config = lib.llama_style(97, d=48, n_layers=3, n_heads=6, n_kv_heads=2, d_ff=70, head_dim=10, max_len=64)
 model = LlamaStyleLM.from_config(config).double()
 g = torch.Generator().manual_seed(2)
@@ -173,7 +171,7 @@ theirs = torch.cat([model(piece, cache=cache) for piece in pieces], dim=1)
 check_close("lib through its cache", theirs, whole)
 check_shape("what a layer keeps", past[0][0], [2, 2, 20, 10])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # And is `lib` right? `tests/test_against_transformers.py` holds it against the transformers library with the same random weights: toy models of Llama, Qwen3 (QK-norm) and many
 # other families, logits with and without a cache. This chapter itself runs without transformers.
 #
@@ -181,7 +179,7 @@ check_shape("what a layer keeps", past[0][0], [2, 2, 20, 10])
 #
 # Same $d$, layers, heads and vocabulary. **Predict** how many parameters fewer today's has, at a context of 1,024 positions (negative if it has more).
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "The block of 2019 beside it: which is larger?", "show": "printed", "text": "Same $d$, layers, heads and vocabulary, 1,024 positions. **Predict** which of the two has more parameters."}
 my_guess = None
 old = GPT2LM(V=1000)
 counts = {"2019": lib.parameters(old.config), "today": lib.parameters(seed_model.config)}
@@ -196,7 +194,7 @@ for name, m in (("2019", old), ("today", seed_model)):
     biases, cache = sum("bias" in key for key in m.state_dict()), lib.kv_elements_per_token(m.config)
     print(f"{name:<6} biases: {biases:>2}   cache: {cache:>5,} numbers per token")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # What changed in size: no table of positions; a quarter of the keys and values; the same feed-forward layer, but for rounding; no biases; an untied head.
 #
 # ## 5 · Take a part out
@@ -204,10 +202,10 @@ for name, m in (("2019", old), ("today", seed_model)):
 # How does one find a fault in a port? Run both models, compare **every stage**, and look at the first one that differs. We write the model once more so that each part can be exchanged
 # and each stage is kept.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "To find a fault, keep every stage"}
 def trace(idx, w, norm=rms_norm, qk_norm=rms_norm, rope=apply_rope, repeat=repeat_kv, scale=None,
           mask=None, gate=None):  # fmt: skip
-    hide = mask or (lambda s: s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool).tril(), -math.inf))
+    hide = mask or (lambda s: s.masked_fill(~torch.ones(s.shape[-2:], dtype=torch.bool).tril(), -torch.inf))
     gate = gate or (lambda a, b: F.silu(a) * b)
     seen, x, table = {}, w["emb"][idx], rope_cache(idx.shape[1], w["dh"], w["base"])
     for i, b in enumerate(w["blocks"]):
@@ -226,7 +224,7 @@ def trace(idx, w, norm=rms_norm, qk_norm=rms_norm, rope=apply_rope, repeat=repea
 
 right = trace(idx, w)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # Eight parts will be left out, exchanged or off by little.
 #
 # **Exercise 3.** Which faults leave the logits of the **first token** right? A set of some of `"rope"` (left out), `"mask"` (left out), `"tile"` (KV heads tiled), `"qk_norm"` (left out), `"gate"` (swapped with up), `"scale"` (forgotten).
@@ -244,7 +242,7 @@ def first_token_solution():
 
 check("09.first_token", first_token_solution)
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "Eight faults: where does each show first, and does the first token tell?", "show": "code"}
 FAULTS = {
     "eps 1e-5 for 1e-6": {"norm": lambda x, gain: rms_norm(x, gain, 1e-5)},
     "no QK-norm": {"qk_norm": lambda x, gain: x},
@@ -264,7 +262,7 @@ for name, change in FAULTS.items():
     first[name] = next(stage for stage, value in zip(right, strip[name]) if value > 1e-9)
     hidden |= {name} if gap(wrong["logits"][:, 0], right["logits"][:, 0]) < 1e-9 else set()
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "The first stage that differs names the part"}
 fig, ax = plt.subplots(figsize=(11, 4.6))
 grid = torch.tensor(list(strip.values())).clamp(1e-6, 10).log10()
 image = ax.imshow(grid, aspect="auto", cmap="magma_r", vmin=-6, vmax=1)
@@ -281,7 +279,7 @@ check_equal("hidden from the first token", len(hidden), 4)
 shows = [first[name] for name in ("no RoPE", "no mask", "gate and up swapped")]
 check_equal("rotation, mask, gate", shows, ["q 0", "weights 0", "ffn 0"])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Before the first step: where to put the norm", "show": "", "text": "2017 normalised the **sum** after each part, today's block what a part **reads**. Real attention and SwiGLU, random weights, one backward pass.\n\n**Predict:** how many times larger is the *first* layer's gradient in a post-norm model of 24 layers than in a pre-norm one?"}
 # *In words: one row per fault, one column per stage, pale where nothing differs; a dot marks the first stage that does. Each row is pale before its dot and dark from there to the end; the eps row is of a middle colour, with two paler cells at q 0 and weights 0.*
 #
 # Three lessons. The first stage that differs **names the part**. The size of the difference tells as well: a part that is wrong is wrong by its own size, an eps by less than a thousandth of that (and in q 0 hardly at all: QK-norm
@@ -294,7 +292,7 @@ check_equal("rotation, mask, gate", shows, ["q 0", "weights 0", "ffn 0"])
 # before the first step**. We do the same: real attention and SwiGLU with random weights, a text, one backward pass, and the norm of the gradient that $W_{down}$ of each layer gets. **Predict**: how many times larger is the *first* layer's
 # gradient in a post-norm model of 24 layers than in a pre-norm one?
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None  # times
 places, depths = ("before", "after"), (6, 24)
 runs = {(place, L): torch.tensor([start_gradients(place, L, seed=seed) for seed in range(3)]).mean(0) for place in places for L in depths}
@@ -309,27 +307,27 @@ small = {place: start_gradients(place, 24, scaled=True) for place in places}
 print("the same with W_o and W_down divided by sqrt(2 layers), first layer: " + "   ".join(f"{p} {g[0]:.2f}" for p, g in small.items()))
 check_equal("control: nothing to see there", 0.8 < small["after"][0] / small["before"][0] < 1.25, True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # Two facts, one control. With post-norm every norm on the way back multiplies, so the gradient grows towards the first layers, and more with more depth. With pre-norm an untouched road leads from the loss to every layer; the price is that the
 # last layers' gradient falls like one over the root of the depth, since late parts add little to a large stream (Xiong et al. prove that for the last layer). And with GPT-2's start, parts made small by $\sqrt{2L}$, the two are alike: what hurts is not
 # the place alone but the place **with** full-sized parts. Post-norm models can be trained: that of 2017 was, its rate warmed up over 4,000 steps. A third place exists: OLMo 2 normalises what a part **adds**.
 #
 # The forward side of the same story, on a toy stream with random parts. Try "norm after" with full-sized parts, then the preset "GPT-2's start": whose words are left in the final stream?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Try \"norm after\" with full-sized parts, then GPT-2's start: whose words are left?"}
 for scaled in ("no", "yes"):
     at = {place: stream_explorer.table(layers=12, place=place, branch=1.0, scaled=scaled) for place in ("before (today)", "after (2017)")}
     left = "   ".join(f"{place}: {t['embedding']:.1g}" for place, t in at.items())
     print(f"12 layers, scaled start {scaled:<4} the embedding's share of the final stream: {left}")
 stream_explorer
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "SmolLM2 runs through our lines", "show": "", "text": "SmolLM2-135M is this block without QK-norm, tied, 30 times. On the way we watch its stream.\n\n**Predict** the size (RMS) of the last token's stream after the last block; the embedding's is about 0.1."}
 # ## 7 · A real model through our lines
 #
 # SmolLM2-135M is this block without QK-norm, tied, 30 times. Our functions run it as they are. On the way we watch its stream. **Predict** the size (RMS) of the last token's stream after the last block; the
 # embedding's is about 0.1.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 my_guess = None
 folder = lib.find_model()
 smol, tokenizer = lib.load_model(folder), lib.load_tokenizer(folder)
@@ -350,7 +348,7 @@ def through(cut=None, w=real):
     return [*seen, x]
 
 
-# %%
+# %% slideshow={"slide_type": "fragment", "show": "picture"}
 stream = through()
 check_close("SmolLM2 by our block = lib", rms_norm(stream[-1], real["norm"], real["eps"]) @ real["head"].T, smol(ids))
 size = torch.stack([x[0].square().mean(-1).sqrt() for x in stream])  # [31, T]
@@ -364,14 +362,14 @@ plt.show()
 for at in (0, 1, 11, 12, 20, 28, 30):
     print(f"after {at:>2} blocks: first token {size[at, 0]:8.2f}   last token {size[at, -1]:6.2f}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "One number carries the sink", "show": "", "text": "Nearly all of the first token's size is **one number**, a *massive activation*. Set it to zero after block 12, and let the model go on.\n\n**Predict** the loss; it was about 2.2, and a model that knows nothing has 10.8."}
 # *In words: both lines rise on a logarithmic axis; the last token's from 0.1 to above 20, the first token's jumps far beyond it in the twelfth block and falls at the end.*
 #
 # The stream grows two hundredfold, as pre-norm allows, and the last norm brings it back to size 1 before the head. The first token is another matter: nearly all of its size is **one number**. Such *massive activations* were
 # described by Sun et al. 2024 ([arXiv 2402.17762](https://arxiv.org/abs/2402.17762)). What is it for? Set that one number, of 576 numbers in each of 200 tokens, to zero after block 12, and let the model go on. **Predict** the loss; it was about 2.2, and a model that
 # knows nothing has ln 49,152 = 10.8.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None
 jump, other = stream[12][0, 0], stream[12][0, 50].abs().topk(2).indices
 channel = int(jump.abs().argmax())
@@ -388,7 +386,7 @@ near = [abs(losses[words] - losses["as it is"]) < 0.05 for words in list(cuts)[2
 check_equal("controls: nothing happens", near, [True, True])
 del smol, real, stream
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Trained side by side, against tables without any learning", "show": "", "text": "Four models of 1.04M parameters, every byte of 1,028,733 read once, the same order for each, four seeds. The yardstick: how often each byte followed the last one, two, three ..\n\n**Predict:** after how many thousand bytes, if ever, does the 2019 block predict held-out text better than the **bigram** table?"}
 # This is the other end of a thing that [chapter 07](07_qk_norm.ipynb) met: heads that look at the first token whatever the query, the **attention sink** (Xiao et al. 2023, [arXiv 2309.17453](https://arxiv.org/abs/2309.17453)). A head that has nothing to add needs a place for its
 # weight, a softmax being unable to give none; the huge number makes the first token's normalised copy always the same, and so a key that heads can learn to find. Take it away and every head from block 12 on reads what it should not.
 #
@@ -401,7 +399,7 @@ del smol, real, stream
 # A loss needs a yardstick. Count how often each byte followed the last one, two, three .. in exactly the bytes that the run has read so far: tables without any learning. The bigram table knows one
 # byte back, the trigram table two. **Predict**: after how many thousand bytes, if ever, does the 2019 block predict held-out text better than the **bigram** table?
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None  # thousands of bytes, or "never"
 epoch = load_results("epoch")
 runs = {v: [r for r in epoch["runs"] if r["variant"] == v] for v in ("2019", "learned", "+rope", "modern")}
@@ -417,7 +415,7 @@ for v, c in curve.items():
 for order, name in ((1, "bigram table"), (2, "trigram table"), (3, "4-gram table")):
     print(f"{name:<20}" + "".join(f"{tables[i, order]:8.2f}" for i in (5, 9, 13, 17)))
 
-# %%
+# %% slideshow={"slide_type": "subslide", "title": "When each finds out that earlier bytes matter"}
 fig, ax = plt.subplots(figsize=(10, 5))
 for order, name in enumerate(("bytes", "bigrams", "trigrams", "4-grams", "5-grams")):
     _ = ax.plot(read, tables[:, order], color=COLORS["faint"], lw=1.5)
@@ -435,7 +433,7 @@ check_equal("at 129,000 bytes the 2019 block is behind the bigram table", bool(c
 check_equal("at the end past the trigram table, not the 4-grams", [bool(ends["2019"].mean() < tables[-1, k]) for k in (2, 3)], [True, False])
 check_equal("the modern block ends past the 4-grams, not the 5-grams", [bool(ends["modern"].mean() < tables[-1, k]) for k in (3, 4)], [True, False])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: grey count tables fall slowly. The two blocks without RoPE lie on the bigram line for 400,000 bytes, then leave it. The two with RoPE leave it early and fall together; the modern block ends lowest.*
 #
 # The gap between the blocks is a matter of **when** each finds out that earlier bytes matter. Stop the run early and today's block wins by three quarters of a bit; train on, and the 2019 block is still coming. What the figure
@@ -446,7 +444,7 @@ check_equal("the modern block ends past the 4-grams, not the 5-grams", [bool(end
 # A loss does not say what a model looks at. So ask it: keep the last $k$ bytes before each held-out byte, replace everything before them by bytes from elsewhere, and measure the loss again. Where it stops
 # falling with $k$, the model has stopped reading. **Predict** $k$ for the modern block at the end of the epoch: how many bytes back until the loss is within 0.05 bit of its best?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "How many bytes back does it read?", "show": "picture", "text": "Keep the last $k$ bytes, replace what is before. **Predict** $k$ for the modern block at the end: within 0.05 bit of its best."}
 my_guess = None  # bytes
 reach = {v: torch.tensor([[[bits for _, bits in row] for _, row in r["reach"]] for r in rs]).mean(0) for v, rs in runs.items()}
 kept = [k for k, _ in runs["modern"][0]["reach"][0][1]]  # 1, 2, 4 .. 128 bytes
@@ -466,7 +464,7 @@ worth = {v: (row[:, 0] - row.min(1).values) for v, row in reach.items()}  # [4 p
 print("worth of more than one byte, 2019, along the run: " + "  ".join(f"{w:.2f}" for w in worth["2019"]))
 check_equal("a quarter into the epoch the 2019 block gains little from context", bool(worth["2019"][0] < 0.15), True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "notes"}
 # *In words: four falling curves that flatten. With one true byte the stronger models are worse off than the weaker ones: they trust a context that is no longer there.*
 #
 # That is the story behind the bars of many small-scale comparisons: whether the run has found the previous byte yet, and the one before. It is worth asking of any ablation: *what was the baseline reading?*
@@ -475,7 +473,7 @@ check_equal("a quarter into the epoch the 2019 block gains little from context",
 #
 # The short scan saw no difference between 1e-3 and 3e-3 and the tie went to the higher. A whole epoch sees one. **Before you run:** which of the four will gain from the lower rate?
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "A comparison at one rate flatters somebody", "show": "printed"}
 low = load_results("low_rate")
 better, arms = {}, ("2019", "+rope", "learned", "modern")
 for v in arms:
@@ -493,7 +491,7 @@ for v, base in (("+rope", "2019"), ("modern", "+rope"), ("learned", "modern"), (
 gains = {v: sum(best[base].values()) / len(best[base]) - sum(best[v].values()) / len(best[v]) for v, base in (("+rope", "2019"), ("modern", "2019"))}
 check_equal("RoPE alone above half of the whole", gains["+rope"] > gains["modern"] / 2, True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # The two blocks with today's parts want the lower rate, the two of 2019 the higher: a comparison at one rate flatters somebody. At 3e-3 the modern block without RoPE loses to that of 2019; at its better rate it wins. What survives both: the
 # modern block ends lowest, RoPE makes most of the difference, and no block gains from more than some sixteen bytes. What does not: how much RoPE is worth when it is taken away.
 #
@@ -502,7 +500,7 @@ check_equal("RoPE alone above half of the whole", gains["+rope"] > gains["modern
 # Each upgrade from two sides: **added** to 2019 + RoPE, and **taken back** from the modern block; 768 steps, three seeds, paired seed by seed (the same batches in the same order; the initial weights differ, since each variant draws its own). An interval that contains 0 is
 # **not resolved**. **Predict** how many of the seven upgrades, taken back one at a time, cost anything that is resolved.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "One upgrade at a time, added and taken back", "show": "picture", "text": "An interval that contains 0 is **not resolved**. **Predict** how many of the seven upgrades, taken back, cost anything that is resolved."}
 my_guess = None  # of seven
 up = load_results("upgrades")
 fig, axes = plt.subplots(1, 2, figsize=(13, 4.6), sharex=True)
@@ -519,7 +517,7 @@ ends = {v: sum(by_seed(up, v).values()) / 3 for v in ("+rope", "modern")}
 print(f"on the same bytes: bigrams {yard[1]:.2f}, trigrams {yard[2]:.2f}; 2019 + RoPE {ends['+rope']:.2f}, modern {ends['modern']:.2f}")
 check_equal("both ends past the trigram table", [end < yard[2] for end in ends.values()], [True, True])
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # *In words: one bar per change, its 95 % interval, dots for the seeds. Left, SwiGLU is the only bar clearly below zero; right, learned positions stick out by 0.9, and SwiGLU and QK-norm are above zero.*
 #
 # - **SwiGLU** helps from both sides by about a tenth of a bit. **RoPE** is worth most; how much of the 0.9 is the rate, the section above says.
@@ -535,7 +533,7 @@ check_equal("both ends past the trigram table", [end < yard[2] for end in ends.v
 # RMSNorm saves time and GQA saves memory; neither promises a better loss. So ask the other way round: **at equal parameters, how much loss does a smaller cache cost?** Eight heads of 16 whose keys and values are kept in seven ways: MHA, GQA, MQA, and MLA with three latents
 # chosen so that each caches exactly as much as one of the others. One epoch, three seeds.
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "What does a smaller cache cost, at equal parameters?"}
 cache = load_results("cache")
 fig, ax = plt.subplots(figsize=(9, 4.6))
 numbers = draw_cache(ax, cache)
@@ -545,7 +543,7 @@ for v, n in numbers.items():
 for one, other in (("mla120", "kv4"), ("mla56", "kv2"), ("mla24", "kv1")):
     print(f"{TITLES[one]} against {TITLES[other]}, the same cache: {effect(cache, one, other)}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # *In words: the circles (MHA, GQA, MQA) lie on a flat line from 256 cached numbers down to 32; the squares (MLA) lie a little above it, flat as well.*
 #
 # **Sharing heads costs nothing that three seeds resolve**, down to one KV head with an eighth of the cache; the intervals leave room for about 0.04 to 0.09 bit. MLA is behind MHA by 0.05 to 0.06, resolved at all three latents, and behind MQA at the same cache, resolved. So at this size
@@ -556,7 +554,7 @@ for one, other in (("mla120", "kv4"), ("mla56", "kv2"), ("mla24", "kv1")):
 # **One counter for all layers.** In a cache that counts tokens once for the whole model, layer 0 stored its keys and raised the counter; every deeper layer then rotated at one position too far
 # ([fla-org/flash-linear-attention#766](https://github.com/fla-org/flash-linear-attention/issues/766)). Five tokens are cached, the sixth comes:
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "Bugs that shipped: one counter for all layers"}
 def sixth_token(positions):
     past = [[] for _ in w["blocks"]]
     logits_of(idx[:, :5], w, past)
@@ -571,12 +569,12 @@ off = gap(sixth_token([5, 6, 6]), whole[:, 5:6])
 print(f"positions 5, 6, 6: logits off by {off:.0%} of their size")
 check_equal("more than a tenth", off > 0.1, True)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 10 · In practice
 #
 # "Everyone uses pre-RMSNorm, SwiGLU, RoPE and no biases" is a good first guess and no law. Fields of real files that say otherwise:
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "In practice: \"everyone\" is a good first guess and no law", "show": "printed", "text": "Fields of real files that say otherwise. Qwen2.5 has biases on q, k and v and no field for them: they follow from `model_type`."}
 print(f"{'':<14} {'attention_bias':<17}{'biases: q, k, v':<17}{'W_o':<7}{'norms':<18}{'feed-forward'}")
 for name in ("glm-4.5", "gpt-oss-20b", "qwen2.5-7b", "command-r-v01", "olmo-2-7b", "llama-3-8b"):
     config = lib.read_config(load(name))
@@ -585,7 +583,7 @@ for name in ("glm-4.5", "gpt-oss-20b", "qwen2.5-7b", "command-r-v01", "olmo-2-7b
     bias, out_bias = str(layer.attention.bias), str(layer.attention.out_bias)
     print(f"{name:<14} {field!s:<17}{bias:<17}{out_bias:<7}{norms:<18}{type(layer.ffn).__name__}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # GLM-4.5 and gpt-oss say `attention_bias: true`. Qwen2.5 has biases on q, k and v and no field for them: they follow from `model_type`. OLMo 2 norms what a part adds ("post"); Command-R has one LayerNorm for both parts
 # ("parallel"). GLM-4.5 and gpt-oss have a mixture of experts where SwiGLU stands here: that part this book counts and does not run.
 #
@@ -610,7 +608,7 @@ def parameters_solution(V, d, n_layers, n_heads, n_kv_heads, d_ff):
 
 check("09.parameters", parameters_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **5. Read a table of seeds.** Bits per byte against the base, three seeds each, of a table that no run made. Which rows are resolved at 95 %? A set of letters. (With three seeds, $t$ = 4.303.)
 #
 # | row | seed 0 | seed 1 | seed 2 |
@@ -635,11 +633,11 @@ def resolved_solution():
 
 check("09.resolved", resolved_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # **6. Five faults.** A whole block, one fault from each earlier theme: norm (01), gate (02), rotation (03, 04), mask (05), QK-norm (07). It runs. Mend it, in these three cells; `check` says how many are mended and asks one
 # question about the next.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 def norm(x, gain, eps=1e-6):
     scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
     return (x.float() * scale).type_as(x) * gain
@@ -653,7 +651,7 @@ def turn(x, cos, sin):  # x [B, heads, T, dh], half-split layout
     a, b = x[..., 0::2], x[..., 1::2]
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 def attend(q, k, v):  # q [B, h, T, dh], k and v [B, n_kv, S, dh]
     T, S, group = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
@@ -668,10 +666,10 @@ def heads(x, w, cos, sin):
     q, k = turn(q, cos, sin), turn(k, cos, sin)
     return norm(q, w["q_norm"]), norm(k, w["k_norm"]), v
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # And the block. Run all three cells after each change. (They take over names of sections 1 and 3, such as `block`: to run an earlier section again, start at the top.)
 
-# %% tags=["exercise"]
+# %% slideshow={"slide_type": "slide", "title": "Five faults in a block that runs: find them, in pairs", "show": "code", "text": "Exercise `09.faults`: one fault from each earlier theme, in three cells. Which test would have found each?"} tags=["exercise"]
 def block(x, w, cos, sin, past=None):  # past: the keys and values of earlier tokens
     q, k, v = heads(norm(x, w["attn_norm"]), w, cos, sin)
     if past is not None:
@@ -707,7 +705,7 @@ def faults_solution():
 
 check("09.faults", faults_solution)
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "A port is shown by every stage, a block by its control", "show": "", "text": "- thirty lines: equal to `lib` with random gains, at once and through the cache\n- a fault is located by the first stage that differs; the first token hides half of them\n- pre-norm keeps a road from the embedding to the head\n- a small run: beside count tables, with seeds and intervals, and by how far back it reads"}
 # ## What you can do now
 #
 # You **wrote** the block and the model in thirty lines; **counted** 3,283,456 parameters; **located** eight faults by the first stage that differs; **explained** what pre-norm keeps; and **judged** small runs: beside count tables, by how far back they read, with intervals. Proved equal: our
@@ -716,5 +714,5 @@ check("09.faults", faults_solution)
 # **Sources.** Vaswani et al. 2017 ([arXiv 1706.03762](https://arxiv.org/abs/1706.03762)): the post-norm block. Touvron et al. 2023, LLaMA ([arXiv 2302.13971](https://arxiv.org/abs/2302.13971)), section 2.2: pre-norm, SwiGLU and RoPE in one model. Llama Team 2024 ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)), section 3.2. Config fields
 # from the models' config.json. Public reports named in section 9. The training runs are this book's own.
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 progress("09")
