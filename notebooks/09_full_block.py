@@ -59,7 +59,7 @@ check("09.wiring", wiring_solution)
 # %% [markdown] slideshow={"slide_type": "skip"}
 # **Exercise 2. Attention, from a blank cell.** `x` [B, T, d] goes in and [B, T, d] comes out. `w` holds `wq` [h dh, d], `wk`, `wv` [n_kv dh, d], `wo` [d, h dh], and in some layers `q_norm`, `k_norm` [dh], the gains of QK-norm.
 # `cos`, `sin` [T, dh / 2] are the table rows of these tokens. `past` is None, or a list that holds this layer's keys and values [B, n_kv, S, dh] of earlier calls: empty at first, and yours to fill for the next call. No matrix has a bias.
-# Take `apply_rope(q, cos, sin)` and `rms_norm` from chapters 03 and 01, and `attend(q, k, v)` from chapter 05: it serves several query heads from one KV head and masks what is later than the query.
+# Take `apply_rope(q, cos, sin)` and `rms_norm` from chapters [03](03_rope.ipynb) and [01](01_rmsnorm.ipynb), and `attend(q, k, v)` from [chapter 05](05_kv_cache.ipynb): it serves several query heads from one KV head and masks what is later than the query.
 
 # %% tags=["exercise"]
 def my_attention(x, w, cos, sin, past=None):
