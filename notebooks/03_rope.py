@@ -19,7 +19,9 @@ import matplotlib.pyplot as plt
 import torch
 
 import lib
-from book.exercises import check, progress
+from book import evidence
+from book.corpus import load_corpus
+from book.exercises import check, mine, progress
 from book.explore.ch03_rope import clock_explorer, distance_explorer, draw_clocks
 from book.figures import COLORS, style
 from book.predict import check_close, check_equal, check_shape, predict
@@ -320,38 +322,55 @@ plus = apply_rope(q1, cos, sin) @ apply_rope(k1, cos, sin).transpose(-1, -2)
 check_close("minus theta = mirrored weights", minus, plus_mirrored)
 check_equal("same weights, other direction: another model", bool((minus - plus).abs().max() > 0.1), True)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "In SmolLM2, heads use the clocks very differently", "show": "", "text": "`head_dim` 64, `rope_theta` 100,000: 32 pairs, wavelengths from 6 tokens to 438,460. **Predict:** do the nine heads of layer 18 spread their query weights alike?"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "In SmolLM2, which pairs does a head use?", "show": "", "text": "A pair adds at most $|q_i||k_i|$ to a score. Layer 16: of all 270 heads, its head 0 looks hardest at the token just before.\n\n**Predict:** which share of $|q_i||k_i|$ do the loudest four of 32 pairs carry?"}
 # ## 6 · In a real model
 #
-# SmolLM2-135M: `head_dim` 64 (576 / 9), `rope_theta` 100,000, so 32 pairs with wavelengths from 6 tokens to 438,460. How much does a head use each of them? We
-# take the squared query weights of every pair in layer 18. **Predict**: do all nine heads spread them alike?
+# SmolLM2-135M has `head_dim` 64 (576 / 9) and `rope_theta` 100,000: 32 pairs. Which ones does a head use? The weights $W_q$ alone do not say; a pair adds at most
+# $|q_i||k_i|$ to a score, so we measure that product on real text, as Barbero et al. 2024 do for Gemma 7B ([arXiv 2410.06205](https://arxiv.org/abs/2410.06205)).
+# We take layer 16 because its head 0, of all 270 heads, gives the most weight to the token just before. **Predict** the share that the loudest four of its 32 pairs carry. The control: random $W_q$ and $W_k$ with the same row norms.
 
-# %% slideshow={"slide_type": "fragment", "show": "picture"}
-my_guess = None  # "alike" or "not alike"
-file = lib.open_gguf(lib.find_model("gguf"))
-wq = file["blk.18.attn_q.weight"].double()  # [576, 576], rows in adjacent pairs
-pairs = wq.view(9, 32, 2, 576).square().sum((2, 3))  # [head, pair]
-share = pairs / pairs.sum(1, keepdim=True)
-slow = share[:, 16:].sum(1)  # what the 16 slower pairs carry
-predict(my_guess, "alike" if slow.max() - slow.min() < 0.2 else "not alike")
-print("weight on the slower half, head by head:", [f"{s:.0%}" for s in slow.tolist()])
-check_close("from a third to nearly all", [slow.min().item(), slow.max().item()], [0.35, 0.97], 0.01)
-
-waves = wavelengths(64, 100_000.0)
-fig, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
-for ax, head in zip(axes, (int(slow.argmin()), int(slow.argmax()))):
-    _ = ax.bar(range(32), 100 * share[head], color=COLORS["rope"])
-    _ = ax.set(title=f"layer 18, head {head}", xlabel="pair (wavelength below)")
-    _ = ax.set_xticks([0, 8, 16, 24, 31], [f"{i}\n{waves[i]:,.0f}" for i in (0, 8, 16, 24, 31)])
-_ = axes[0].set_ylabel("share of W_q squared, %")
-plt.show()
-print("wavelengths of pairs 0, 8, 16, 24, 31:", [f"{waves[i]:,.0f}" for i in (0, 8, 16, 24, 31)])
+# %% slideshow={"slide_type": "subslide", "title": "Four slow pairs are the loudest, in every head", "show": "printed picture"}
+my_guess = None  # per cent
+folder = lib.find_model()
+model = lib.load_model(folder, torch.float32)
+ids, _ = evidence.excerpts(load_corpus().decode(), lib.load_tokenizer(folder), n=2)
+q, k = evidence.unrotated(model, ids, 16)  # [9, B, T, 64], before RoPE
+use = evidence.pair_sizes(q, k)  # [9, 32]
+random_use = evidence.pair_sizes(*evidence.unrotated(model, ids, 16, learned=False))
+top, chance = (u.topk(4).values.sum(-1) for u in (use, random_use))
+predict(my_guess, round(100 * top[0].item()), "per cent", tol=0.05)
+print(f"loudest four: {top.min():.0%} to {top.max():.0%}, random {chance.min():.0%} to {chance.max():.0%}")
+print(f"slower sixteen, heads 0 to 8: {[f'{s:.0%}' for s in use[:, 16:].sum(1)]}")
+check_equal("every head above one half, no random one", [bool(top.min() > 0.5), bool(chance.max() > 0.5)], [True, False])
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *In words: two bar charts over the 32 pairs. The left head has its weight on fast pairs, the right one nearly all of it on slow pairs.*
+# The loudest pairs are 23 to 25, whose hands need tens of thousands of tokens for a turn and hardly move within a text. Even head 0 has 64 % on the slower half. So do its slow pairs do the work?
+# Its weight on the token before is 0.72. **Predict** what is left when (a) the eight fastest pairs do not turn at all, (b) the sixteen slowest do not.
+
+# %% slideshow={"slide_type": "slide", "title": "Loud is not what looks one token back: stop some pairs", "show": "printed", "text": "Head 0's weight on the token before is 0.72. **Predict** what is left when (a) the eight fastest pairs do not turn at all, (b) the sixteen slowest do not."}
+my_guess = {"a": None, "b": None}
+left = {name: evidence.weight_back(q, k, 1, s)[0].item() for name, s in (("a", range(8)), ("b", range(16, 32)))}
+for name, value in left.items():
+    predict(my_guess[name], round(value, 2), f"({name})", tol=0.2)
+
+# %% slideshow={"slide_type": "subslide", "title": "Score against distance: a head of fast pairs, a head of slow ones", "show": "picture"}
+check_close("all turn, a, b", [evidence.weight_back(q, k)[0].item(), *left.values()], [0.72, 0.04, 0.72], 0.03)
+cos, sin = rope_cache(ids.shape[1], 64, 100_000.0)
+scores = apply_rope(q, cos, sin) @ apply_rope(k, cos, sin).transpose(-1, -2) / 8
+fig, (left_ax, right_ax) = plt.subplots(1, 2, figsize=(11, 4))
+for head, color in ((0, COLORS["rope"]), (3, COLORS["old"])):
+    _ = left_ax.plot(range(32), 100 * use[head], "o-", color=color, label=f"head {head}")
+    far = [scores[head][:, 1:, 1:].diagonal(-b, -2, -1).mean() for b in range(65)]
+    _ = right_ax.plot(range(65), far, color=color, label=f"head {head}")
+_ = left_ax.set(xlabel="pair, fast to slow", ylabel="share of $|q_i||k_i|$, %")
+_ = right_ax.set(xlabel="tokens back", ylabel="mean score")
+_ = left_ax.legend()
+plt.show()
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *In words: left, both heads peak at pairs 23 to 25. Right, head 0's score is highest one token back and then swings; head 3's falls slowly.*
 #
-# The weights decide how much each clock counts. One head of this layer puts most on fast clocks and can tell near positions apart; another puts nearly nothing there, so
-# its scores change slowly with distance. RoPE offers the frequencies and forces none.
+# The slow pairs are loud, but nearly the same at every distance: they compare what the tokens are. The quieter fast pairs find the token before.
 #
 # ## 7 · Bugs that shipped
 #

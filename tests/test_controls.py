@@ -20,6 +20,7 @@ from book.evidence import (
     held_out_purity,
     layer_inputs,
     next_token_loss,
+    pair_sizes,
     random_gpt,
     rounded,
     row_range,
@@ -28,6 +29,8 @@ from book.evidence import (
     served,
     share_left,
     start_gradients,
+    unrotated,
+    weight_back,
     with_rms_norms,
 )
 from book.experiments import by_seed, interval, kicked, load_results, table_curves
@@ -570,6 +573,39 @@ def moved(which):
         return lib.attend(lib.apply_rope(q, cos, sin), lib.apply_rope(k, cos, sin), w)
 
     return ((out(0) - out(100)).norm() / out(0).norm()).item()
+
+
+@functools.cache
+def layer_16(learned=True):
+    """Queries and keys of SmolLM2's layer 16 on two excerpts, before RoPE."""
+    from book.corpus import load_corpus
+
+    folder = lib.find_model()
+    ids, _ = excerpts(load_corpus().decode(), lib.load_tokenizer(folder), n=2)
+    return unrotated(lighthouse()[0], ids, 16, learned)
+
+
+@claim(
+    "03",
+    "four of 32 pairs carry more than half of |q_i||k_i| (the head with the least)",
+    "random W_q and W_k of the same row norms",
+    0.5,
+)
+def loud_pairs(which):
+    return pair_sizes(*layer_16(which == "real")).topk(4).values.sum(-1).min().item()
+
+
+@claim(
+    "03",
+    "a head that looks one token back needs its eight fastest pairs (share left of its weight there when they stop)",
+    "the sixteen slowest stop",
+    0.25,
+    below=True,
+)
+def fast_pairs(which):
+    q, k = layer_16()
+    stop = range(8) if which == "real" else range(16, 32)
+    return (weight_back(q, k, 1, stop)[0] / weight_back(q, k)[0]).item()
 
 
 @claim(

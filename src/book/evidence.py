@@ -254,3 +254,37 @@ def start_gradients(place, layers, scaled=False, seed=0, d=128):
         logits = x @ draw(256, d).T
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
     return [w["w_down"].grad.norm().item() for w in blocks]
+
+
+@torch.no_grad()
+def unrotated(model, ids, layer, learned=True):
+    """Queries and keys [heads, B, T, dh] of a block on real text, before RoPE turns them; each query head with its group's keys.
+
+    learned=False: W_q and W_k are random, their row norms kept (the inputs are those of the trained model).
+    """
+    x, T = model.emb(ids), ids.shape[1]
+    cos, sin = lib.rope_cache(T, 64, 100_000.0)
+    for block in model.blocks[:layer]:
+        x = block(x, cos, sin)
+    block = model.blocks[layer]
+    x, a, pair = block.attn_norm(x), block.attn, []
+    for seed, w in enumerate((a.wq.weight, a.wk.weight)):
+        w = w if learned else same_size(w, seed)
+        pair.append((x @ w.T).unflatten(-1, (-1, 64)).movedim(2, 0))
+    return pair[0], pair[1].repeat_interleave(3, 0)
+
+
+def pair_sizes(q, k):
+    """Share of |q_i||k_i| per frequency pair [heads, 32], over all tokens but the first (its key is a sink's)."""
+    size = [x[:, :, 1:].unflatten(-1, (2, 32)).norm(dim=-2).mean((1, 2)) for x in (q, k)]
+    return size[0] * size[1] / (size[0] * size[1]).sum(-1, keepdim=True)
+
+
+def weight_back(q, k, back=1, stop=()):
+    """A head's mean weight on the token `back` tokens back [heads]; the pairs in `stop` are not turned at all."""
+    T = q.shape[-2]
+    cos, sin = lib.rope_cache(T, 64, 100_000.0)
+    cos[:, list(stop)], sin[:, list(stop)] = 1.0, 0.0
+    s = lib.apply_rope(q, cos, sin) @ lib.apply_rope(k, cos, sin).transpose(-1, -2) / 8
+    s = s.masked_fill(~lib.causal_mask(torch.arange(T), torch.arange(T)), -torch.inf)
+    return s.softmax(-1).diagonal(-back, -2, -1).mean((1, 2))
