@@ -24,7 +24,7 @@ from book.corpus import load_corpus
 from book.exercises import check, mine, progress
 from book.explore.ch03_rope import clock_explorer, distance_explorer, draw_clocks
 from book.figures import COLORS, style
-from book.predict import check_close, check_equal, check_shape, predict
+from book.predict import check_close, check_equal, predict
 from lib import apply_rope, attend, inv_freq, rope_cache, wavelengths
 
 style()
@@ -52,21 +52,22 @@ def added(m, n):
 predict(my_guess, "same" if math.isclose(added(5, 2), added(40, 37)) else "different")
 print(f"score(5, 2) = {added(5, 2):.4f}   score(40, 37) = {added(40, 37):.4f}")
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "So we ask for it: the score may know the distance only", "show": "formula", "text": "We look for functions that put the position into the vectors, such that for all $q$, $k$, $m$, $n$ the formula below holds. Two more wishes:\n\n- $f$ is linear in the vector: $f(q, m) = A_m q$\n- it keeps lengths: position makes no token loud or quiet"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "So we ask for it: the score may know the distance only", "show": "formula", "text": "We look for functions that put the position into the vectors, such that for all $q$, $k$, $m$, $n$ the formula below holds. Two assumptions:\n\n- $f$ is linear in the vector: $f(q, m) = A_m q$\n- it is the same $f$ for queries and keys"}
 # Different: each pair of places has a score of its own, and the model has to learn from data that they mean the same. A place beyond the table has none.
 #
 # So we **ask** for it. We look for functions $f(q, m)$ and $f(k, n)$ that put the position into the vectors, such that
 #
 # $$\langle f(q, m),\, f(k, n) \rangle = g(q, k, n - m)$$
 #
-# for all $q$, $k$, $m$, $n$. Two more wishes: $f$ is linear in the vector, $f(q, m) = A_m q$, and it keeps lengths, so that position does not make a
-# token loud or quiet.
+# for all $q$, $k$, $m$, $n$. Two assumptions: $f$ is linear in the vector, $f(q, m) = A_m q$, and it is the **same** $f$ for queries and keys. (xPos, [arXiv 2212.10554](https://arxiv.org/abs/2212.10554), drops the
+# second: queries grow with their position and keys shrink, so that scores also fade.)
 #
 # ## 2 · The demand leaves rotations only
 #
-# With $f(q, m) = A_m q$ the demand reads $q^\top A_m^\top A_n\, k = g(q, k, n - m)$ for all $q$ and $k$: **$A_m^\top A_n$ depends on $n - m$ only.** Keeping lengths
-# makes every $A_m$ orthogonal, and we may start at $A_0 = I$ (any other $A_0$ could be multiplied into $W_q$ and $W_k$ once and for all). Then, step by step:
+# With $f(q, m) = A_m q$ the demand reads $q^\top A_m^\top A_n\, k = g(q, k, n - m)$ for all $q$ and $k$: **$A_m^\top A_n$ depends on $n - m$ only.** We start at $A_0 = I$:
+# position 0 changes nothing. (An orthogonal matrix $A$ has $A^\top A = I$: it keeps lengths and angles.) Then, step by step:
 #
+# - $n = m$: $A_m^\top A_m = A_0^\top A_0 = I$, so every $A_m$ is orthogonal, and position makes no token loud or quiet;
 # - $m = 0$: $A_0^\top A_n = A_n$, so the matrix for offset $n$ is $A_n$ itself;
 # - any $m$: $A_m^\top A_n = A_{n-m}$, that is $A_n = A_m A_{n-m}$;
 # - one step at a time: $A_n = (A_1)^n$.
@@ -90,28 +91,48 @@ check_equal("another offset is another score", abs(score(5, 2) - score(5, 3)) > 
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # It works with a **random** orthogonal matrix. What does such a matrix do? Its eigenvalues lie on the unit circle, in conjugate pairs $e^{\pm i\theta}$ (and
-# perhaps some $\pm 1$): in the right basis it is a set of **2-D rotations**, one angle $\theta$ a pair.
+# perhaps some $\pm 1$): in the right basis it is a set of **2-D rotations**, one angle $\theta$ per pair.
 
-# %% slideshow={"slide_type": "subslide", "title": "In the right basis it is a set of 2-D rotations, an angle a pair", "text": "Eigenvalues lie on the unit circle, in conjugate pairs $e^{\\pm i\\theta}$:"}
+# %% slideshow={"slide_type": "subslide", "title": "In the right basis it is a set of 2-D rotations, an angle per pair", "text": "Eigenvalues lie on the unit circle, in conjugate pairs $e^{\\pm i\\theta}$:"}
 eigen = torch.linalg.eigvals(A1)
 check_close("all on the unit circle", eigen.abs(), torch.ones(6))
 angles = sorted(round(a, 4) for a in eigen.angle().tolist())
 print("angles in radians:", angles)
 check_close("they come in pairs +a, -a", angles, [-a for a in reversed(angles)])
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "Two dimensions: the rotations cancel down to the difference", "show": "formula", "text": "The change of basis is absorbed by the learned $W_q$ and $W_k$. Left to choose: **the angles**. One pair, one angle:"}
+# %% [markdown] slideshow={"slide_type": "skip"}
 # The change of basis costs nothing: $A_1 = U R\, U^\top$ gives $(A_1^m q)^\top (A_1^n k) = (R^m U^\top q)^\top (R^n U^\top k)$, and $U^\top$ is absorbed by the learned
 # $W_q$ and $W_k$. What is left to choose are **the angles**. That is RoPE: split the head into pairs, turn each pair by its own angle per token.
-#
-# (An eigenvalue $-1$ alone would flip a direction from token to token and tell odd distances from even ones; $+1$ tells nothing. RoPE uses pairs only.)
 #
 # ## 3 · Two dimensions
 #
 # One pair, one angle. $R(\alpha)$ turns a vector by $\alpha$:
 #
 # $$R(\alpha) = \begin{pmatrix} \cos\alpha & -\sin\alpha \\ \sin\alpha & \cos\alpha \end{pmatrix}, \qquad R(\alpha)^\top = R(-\alpha), \qquad R(\alpha) R(\beta) = R(\alpha + \beta).$$
+
+# %% [markdown] slideshow={"slide_type": "skip"}
+# **Exercise 1. Which line proves that the score depends on $n - m$ only?**
 #
-# The query at position $m$ is turned by $m\theta$, the key at $n$ by $n\theta$, and
+# - a. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(m\theta) R(n\theta)\,k = q^\top R((n+m)\theta)\,k$
+# - b. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(mn\theta^2)\,k$
+# - c. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(-m\theta) R(n\theta)\,k = q^\top R((n-m)\theta)\,k$, and the full score is a sum over pairs
+# - d. $|R(m\theta)q| = |q|$ and $|R(n\theta)k| = |k|$, so the score cannot depend on $m$ and $n$
+
+# %% tags=["exercise"]
+my_line = None
+
+# %% tags=["check"]
+check("03.proof", my_line)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def proof_solution():
+    return "c"
+
+
+check("03.proof", proof_solution)
+
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Two dimensions: the rotations cancel down to the difference", "show": "formula", "text": "The change of basis is absorbed by the learned $W_q$ and $W_k$. Left to choose: **the angles**. $R(m\\theta)$ turns the query at position $m$, $R(n\\theta)$ the key at $n$. $R(\\alpha)^\\top = R(-\\alpha)$ and $R(\\alpha) R(\\beta) = R(\\alpha + \\beta)$, so"}
+# So, with the query at position $m$ turned by $m\theta$ and the key at $n$ by $n\theta$,
 #
 # $$\left(R(m\theta) q\right)^\top \left(R(n\theta) k\right) = q^\top R(-m\theta) R(n\theta)\, k = q^\top R\left((n - m)\theta\right) k .$$
 #
@@ -129,19 +150,6 @@ turned = (R(m * theta) @ q) @ (R(n * theta) @ k)
 check_close("q^T R((n - m) theta) k", turned, q @ R((n - m) * theta) @ k)
 check_close("length kept", (R(m * theta) @ q).norm(), q.norm())
 check_equal("position 0 changes nothing", torch.equal(R(0.0) @ q, q), True)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# The same rotation has three spellings in code: the matrix, a complex number, and sines and cosines by hand. They agree.
-
-# %% slideshow={"slide_type": "subslide", "title": "Three spellings of one rotation"}
-angle = 0.7
-by_matrix = R(angle) @ q
-unit = torch.polar(*torch.tensor([1.0, angle], dtype=torch.float64))  # e^(i angle)
-by_complex = torch.view_as_real(torch.view_as_complex(q) * unit)
-a, b = q
-by_hand = torch.stack([a * math.cos(angle) - b * math.sin(angle), a * math.sin(angle) + b * math.cos(angle)])
-check_close("matrix = complex", by_matrix, by_complex)
-check_close("matrix = by hand", by_matrix, by_hand)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # ### Move the hands
@@ -164,7 +172,7 @@ print(f"the best offset of this pair: {clock_explorer.table()['peak']:.2f} token
 # ### How equal is equal?
 #
 # In exact arithmetic shifting both positions changes nothing. In floating point the **angle** loses digits when the position is large. We take a head of 64
-# numbers, 32 pairs, each with an angle of its own (`inv_freq`, section 4), the fastest 1 radian a token. **Predict** the size of the error in float64 when both
+# numbers, 32 pairs, each with an angle of its own (`inv_freq`, section 4), the fastest 1 radian per token. **Predict** the size of the error in float64 when both
 # positions move by one million.
 
 # %% slideshow={"slide_type": "slide", "title": "A large position costs digits", "show": "printed", "text": "In exact arithmetic shifting both positions changes nothing. In floating point the **angle** loses digits. A head of 64, float64.\n\n**Predict** the size of the error when both positions move by one million: 1e-16, 1e-13, 1e-10 or 1e-7?"}
@@ -185,25 +193,49 @@ predict(my_guess, 10.0 ** math.ceil(math.log10(shifted[1_000_000])), "bounds it,
 check_equal("a thousand: below 1e-11", shifted[1_000] < 1e-11, True)
 check_equal("a million: below 1e-8, above 1e-12", 1e-12 < shifted[1_000_000] < 1e-8, True)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "Many dimensions: each pair has a frequency, and a wavelength", "show": "formula", "text": "- $b$ is the **base**: `rope_theta`, 10,000 in the paper\n- the first pair turns by one radian a token; the last hardly moves\n- a full turn takes $2\\pi/\\theta_i$ tokens: the **wavelength**"}
-# A rounding of $10^{6}\,\theta$ is a thousand times coarser than one of $10^{3}\,\theta$. Keep this in mind for every tolerance in this book, and for the half precision of [chapter 04](04_rope_in_practice.ipynb).
+# %% [markdown] slideshow={"slide_type": "skip"}
+# A rounding of $10^{6}\,\theta$ is a thousand times coarser than one of $10^{3}\,\theta$. [Chapter 04](04_rope_in_practice.ipynb) does it in half precision.
 #
 # ## 4 · Many dimensions
 #
-# A head of $d_h$ dimensions has $d_h/2$ pairs, and pair $i$ turns by $\theta_i$ radians a token:
+# A head of $d_h$ dimensions has $d_h/2$ pairs, counted from $i = 0$, each with a frequency of its own. The first turns by one radian per token, and each next one is slower by
+# the same factor, so chosen that pair $d_h/2$, one beyond the last, would turn by $1/b$. $b$ is the **base**.
 #
-# $$\theta_i = b^{-2i/d_h}, \qquad i = 0 \ldots d_h/2 - 1 .$$
+# **Exercise 2. Frequencies.** Return the list of $d_h/2$ frequencies, in radians per token. The chapter goes on with your function once it passes, and with `lib`'s until then.
+
+# %% tags=["exercise"]
+def my_inv_freq(dh, base):
+    ...
+
+
+# %% tags=["check"]
+check("03.inv_freq", my_inv_freq)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def inv_freq_solution(dh, base):
+    return [base ** (-2 * i / dh) for i in range(dh // 2)]
+
+
+check("03.inv_freq", inv_freq_solution)
+
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Many dimensions: each pair has a frequency, and a wavelength", "show": "formula", "text": "- $b$ is the **base**: `rope_theta`, 10,000 in the paper\n- the first pair turns by one radian per token; the last hardly moves\n- a full turn takes $2\\pi/\\theta_i$ tokens: the **wavelength**"}
+# As a formula, for $i = 0 \ldots d_h/2 - 1$:
 #
-# $b$ is the **base** (`rope_theta`; 10,000 in the paper). The first pair turns by one radian a token; the last hardly moves. The time for a full turn is the
+# $$\theta_i = b^{-2i/d_h} .$$
+#
+# A config calls $b$ `rope_theta`; the paper takes 10,000. The time for a full turn is the
 # **wavelength** $2\pi/\theta_i$. For $d_h = 128$ and $b = 10{,}000$, **predict** the longest one.
 
 # %% slideshow={"slide_type": "subslide", "title": "How long is the longest wavelength?", "text": "A head of 128 dimensions has 64 pairs: 64 clocks, one frequency each. The first makes a turn in 6.28 tokens, the last is the slowest.\n\n$d_h = 128$, $b = 10{,}000$. **Predict** how many tokens the slowest pair needs for a full turn."}
 my_guess = None  # tokens
-waves = wavelengths(128, 10_000.0)
+frequencies = mine("03.inv_freq")
+waves = [2 * math.pi / theta for theta in frequencies(128, 10_000.0)]
 predict(my_guess, round(waves[-1]), "tokens")
 print(f"fastest pair {waves[0]:.4f} tokens, slowest {waves[-1]:,.0f}, bound 2 pi b = {2 * math.pi * 10_000:,.0f}")
+check_close("yours = lib", waves, wavelengths(128, 10_000.0))
 check_close("2 pi 10000^(126/128)", waves[-1], 2 * math.pi * 10_000 ** (126 / 128), 1e-6)
 check_equal("rounded", round(waves[-1]), 54_410)
+print("d_h = 8:", [round(theta, 6) for theta in frequencies(8, 10_000.0)], "radians per token")
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # Here are eight pairs of a head of 16, as clocks, at position 100. The fast ones tell neighbours apart; the slow ones tell near from far.
@@ -221,7 +253,28 @@ for i, wave, turns in rows:
 #
 # ### In code
 #
-# A table of cos and sin for all positions, and the rotation of a whole tensor. Here pair $i$ is made of the dimensions $i$ and $i + d_h/2$, as most Hugging Face classes lay
+# **Exercise 3. Rotate.** One vector `x` [dh] at one `position`, pairs of **neighbours** (0, 1), (2, 3), ..; `theta` is the list of frequencies.
+
+# %% tags=["exercise"]
+def my_rotate(x, position, theta):
+    ...
+
+
+# %% tags=["check"]
+check("03.rotate", my_rotate)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def rotate_solution(x, position, theta):
+    angle = position * torch.tensor(theta, dtype=x.dtype)
+    a, b = x[0::2], x[1::2]
+    pair = (a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos())
+    return torch.stack(pair, dim=-1).flatten()
+
+
+check("03.rotate", rotate_solution)
+
+# %% [markdown] slideshow={"slide_type": "skip"}
+# For a whole tensor: a table of cos and sin for all positions, and two lines. Here pair $i$ is made of the dimensions $i$ and $i + d_h/2$, as most Hugging Face classes lay
 # them out; the paper pairs neighbours. [Chapter 04](04_rope_in_practice.ipynb) is about that difference.
 
 # %% slideshow={"slide_type": "slide", "title": "In code: a table of cos and sin, and two lines that rotate", "show": "code"}
@@ -240,11 +293,11 @@ cos, sin = rope_cache(40, 6)
 x = torch.randn(2, 3, 40, 6, generator=torch.Generator().manual_seed(2))
 check_close("tables", torch.stack(my_rope_cache(40, 6)), torch.stack([cos, sin]))
 check_close("rotation, positions 0 to 39", my_apply_rope(x, cos, sin), apply_rope(x, cos, sin))
-check_close("lengths kept", apply_rope(x, cos, sin).norm(dim=-1), x.norm(dim=-1))
-check_shape("cos", cos, [40, 3])
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# And the check that everybody should run on their own code: equal offsets, equal scores, for a whole head.
+rotate, theta = mine("03.rotate"), frequencies(6, 10_000.0)
+halves = torch.tensor([0, 3, 1, 4, 2, 5])  # pair i of the table's layout, as neighbours
+yours = torch.stack([rotate(x[1, 2, m, halves], m, theta) for m in range(40)])
+check_close("yours = complex numbers", rotate(q64, 7, freq.tolist()), at(q64, 7))
+check_close("your neighbours = its halves", yours, apply_rope(x, cos, sin)[1, 2][:, halves])
 
 # %% slideshow={"slide_type": "subslide", "title": "The check to run on your own code: equal offsets, equal scores", "show": "code"}
 torch.manual_seed(0)
@@ -280,12 +333,33 @@ print(f"one pair at distance 44: {math.cos(44):.3f} of its value at 0")
 tails = [distance_explorer.table(pairs=pairs)["tail"] for pairs in (1, 4, 16, 64)]
 check_equal("more pairs, less coming back", tails == sorted(tails, reverse=True), True)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "Queries and keys are rotated, values are not", "show": "", "ask": "Q6", "text": "The scores say *how much* to take from a token. A rotated value would change *what* is taken, by the place it stands at.\n\nMove the whole text by 100 positions and compare:"}
-# The fading is a property of **equal** vectors. A head is free to learn a query and a key that peak at another distance: each pair's curve moves with the angle
-# between them, as in the clock, whose pair peaks seven tokens back.
-#
+# %% [markdown] slideshow={"slide_type": "skip"}
+# The fading is a property of **equal** vectors. A head is free to learn a query and a key that peak at another distance, as in the clock.
+
+# %% [markdown] slideshow={"slide_type": "skip"}
 # ## 5 · What is rotated
 #
+# **Exercise 4. Find the fault.** This attention runs. But move a whole text by 100 positions, and its output changes. Mend it.
+
+# %% tags=["exercise"]
+def my_attention(q, k, v, cos, sin):
+    from lib import apply_rope, attend
+
+    q, k, v = (apply_rope(x, cos, sin) for x in (q, k, v))
+    return attend(q, k, v)
+
+
+# %% tags=["check"]
+check("03.fault", my_attention)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def fault_solution(q, k, v, cos, sin):
+    return attend(apply_rope(q, cos, sin), apply_rope(k, cos, sin), v)
+
+
+check("03.fault", fault_solution)
+
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Queries and keys are rotated, values are not", "show": "", "ask": "Q6", "text": "The scores say *how much* to take from a token. A rotated value would change *what* is taken, by the place it stands at.\n\nMove the whole text by 100 positions and compare:"}
 # Queries and keys, before their product, in every layer. **Not the values.** The scores say *how much* to take from a token; a rotated value would change *what* is
 # taken, by the place it stands at. Move the whole text by 100 positions and compare.
 
@@ -374,18 +448,6 @@ plt.show()
 #
 # ## 7 · Bugs that shipped
 #
-# **The exponent misprinted.** Two teaching texts lost the minus sign or counted $2k - 1$ (labml annotated [implementations#313](https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/313), [stanford-cs336/assignment1-basics#22](https://github.com/stanford-cs336/assignment1-basics/issues/22)). For $d_h = 8$:
-
-# %% slideshow={"slide_type": "slide", "title": "Bugs that shipped: the exponent misprinted", "show": "printed", "text": "Two teaching texts lost the minus sign or counted $2k - 1$ (labml#313, stanford-cs336#22). Both run. Without the minus the last pair turns fastest, and 1,000 times too fast; with $2k - 1$ even the first pair is off.\n\nFrequencies for $d_h = 8$:"}
-right = inv_freq(8)
-no_minus = [10_000 ** (2 * i / 8) for i in range(4)]
-odd = [10_000 ** (-(2 * k - 1) / 8) for k in range(1, 5)]
-print("right   ", [round(f, 6) for f in right])
-print("no minus", no_minus)
-print("2k - 1  ", [round(f, 6) for f in odd])
-check_close("the definition", right, [1.0, 0.1, 0.01, 0.001])
-
-# %% [markdown] slideshow={"slide_type": "skip"}
 # **Rotated along the wrong axis.** The tensor was [B, T, heads, dh] and the rotation expected [B, heads, T, dh] (open_lm#4). With as many heads as tokens nothing fails:
 # every *head* gets a position, and all tokens the same. And **a table kept by length alone** ([rotary-embedding-torch#11](https://github.com/lucidrains/rotary-embedding-torch/issues/11)): a later call of the same length at another offset
 # gets the first call's angles. Both in three lines:
@@ -402,90 +464,9 @@ print(f"cos at offsets 0 and 5: kept {kept[0]:.6f} {kept[1]:.6f}, right {asked[0
 check_close("the second", asked[1], 0.283662, 1e-5)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# ## Exercises
+# ## One more exercise
 #
-# **1. Frequencies.** Return the list of $d_h/2$ frequencies, in radians a token.
-
-# %% tags=["exercise"]
-def my_inv_freq(dh, base):
-    ...
-
-
-# %% tags=["check"]
-check("03.inv_freq", my_inv_freq)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def inv_freq_solution(dh, base):
-    return [base ** (-2 * i / dh) for i in range(dh // 2)]
-
-
-check("03.inv_freq", inv_freq_solution)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# **2. Rotate.** One vector `x` [dh] at one `position`, pairs of **neighbours** (0, 1), (2, 3), ..; `theta` is the list of frequencies.
-
-# %% tags=["exercise"]
-def my_rotate(x, position, theta):
-    ...
-
-
-# %% tags=["check"]
-check("03.rotate", my_rotate)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def rotate_solution(x, position, theta):
-    angle = position * torch.tensor(theta, dtype=x.dtype)
-    a, b = x[0::2], x[1::2]
-    pair = (a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos())
-    return torch.stack(pair, dim=-1).flatten()
-
-
-check("03.rotate", rotate_solution)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# **3. Which line proves that the score depends on $n - m$ only?**
-#
-# - a. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(m\theta) R(n\theta)\,k = q^\top R((n+m)\theta)\,k$
-# - b. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(mn\theta^2)\,k$
-# - c. $(R(m\theta)q)^\top R(n\theta)k = q^\top R(-m\theta) R(n\theta)\,k = q^\top R((n-m)\theta)\,k$, and the full score is a sum over pairs
-# - d. $|R(m\theta)q| = |q|$ and $|R(n\theta)k| = |k|$, so the score cannot depend on $m$ and $n$
-
-# %% tags=["exercise"]
-my_line = None
-
-# %% tags=["check"]
-check("03.proof", my_line)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def proof_solution():
-    return "c"
-
-
-check("03.proof", proof_solution)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# **4. Find the fault.** This attention runs, trains, and does worse than it should. Mend it.
-
-# %% tags=["exercise"]
-def my_attention(q, k, v, cos, sin):
-    from lib import apply_rope, attend
-
-    q, k, v = (apply_rope(x, cos, sin) for x in (q, k, v))
-    return attend(q, k, v)
-
-
-# %% tags=["check"]
-check("03.fault", my_attention)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def fault_solution(q, k, v, cos, sin):
-    return attend(apply_rope(q, cos, sin), apply_rope(k, cos, sin), v)
-
-
-check("03.fault", fault_solution)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# **5.** SmolLM2 has $d_h = 64$ and base 100,000. How many tokens does its slowest pair need for a full turn?
+# **Exercise 5.** SmolLM2 has $d_h = 64$ and base 100,000. How many tokens does its slowest pair need for a full turn?
 
 # %% tags=["exercise"]
 my_slowest = None
@@ -499,19 +480,18 @@ def slowest_solution():
 
 
 check("03.slowest", slowest_solution)
+check_equal("tokens", round(slowest_solution()), 438_460)
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Distance only, linear, lengths kept: nothing but rotations is left", "show": "", "text": "- relative scores need the powers of one orthogonal matrix: a set of 2-D rotations\n- a base and a head's width are a set of wavelengths: 6.28 to 54,410 tokens at $b$ = 10,000, $d_h$ = 128\n- queries and keys, in every layer, before their product; values stay\n- no parameters, no table that could end\n- to take home: `03.inv_freq`, `03.rotate`, `03.proof`, `03.fault`, `03.slowest`"}
 # ## What you can do now
 #
 # You **derived** that relative scores need powers of one orthogonal matrix, and that this is a set of rotations; **wrote** frequencies and rotation and checked them; **read**
-# a base as wavelengths from 6.28 to 54,410 tokens; and **said** why values stay as they are. Proved equal: matrix = complex = by hand, ten lines = `lib`, equal offsets =
-# equal scores, $-\theta$ = mirrored weights.
+# a base as wavelengths from 6.28 to 54,410 tokens; and **said** why values stay as they are.
 #
 # **In practice.** `rope_theta` is the base and `head_dim` the number of dimensions that it is spread over (or `hidden_size / num_attention_heads` where no `head_dim` is given).
 # The paper: 10,000; Llama-3-8B: 500,000; Qwen3-0.6B: 1,000,000. Why, and what else can be in the file: [chapter 04](04_rope_in_practice.ipynb).
 #
-# **Sources.** Su et al. 2021, RoFormer ([arXiv 2104.09864](https://arxiv.org/abs/2104.09864)), sections 3.2 and 3.4: the demand, the 2-D solution, the frequencies. Config fields from the models' config.json. Public
-# reports named in section 7; nanochat's direction: karpathy/nanochat, `gpt.py`.
+# **Sources.** Su et al. 2021, RoFormer ([arXiv 2104.09864](https://arxiv.org/abs/2104.09864)), sections 3.2 and 3.4: the demand, the 2-D solution, the frequencies. Config fields from the models' config.json. nanochat's direction: karpathy/nanochat, `gpt.py`.
 
 # %% slideshow={"slide_type": "skip"}
 progress("03")

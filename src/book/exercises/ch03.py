@@ -19,12 +19,12 @@ inv_freq = Exercise(
         ),
         Mistake(
             lambda dh, base: [base ** (-(2 * i + 1) / dh) for i in range(dh // 2)],
-            "The exponent is odd: pair 0 then turns by less than one radian a token.",
+            "The exponent is odd: pair 0 then turns by less than one radian per token.",
             "What is the frequency of the first pair?",
         ),
         Mistake(
             lambda dh, base: [base ** (-(2 * i - 1) / dh) for i in range(dh // 2)],
-            "The exponent is 2i - 1 over d with i counted from 0: pair 0 turns by more than one radian a token.",
+            "The exponent is 2i - 1 over d with i counted from 0: pair 0 turns by more than one radian per token.",
             "Does i start at 0 or at 1 in your formula?",
         ),
         Mistake(
@@ -39,7 +39,7 @@ inv_freq = Exercise(
         ),
         Mistake(
             lambda dh, base: [base ** (-2 * i / dh) for i in range(dh)],
-            "That is one frequency a dimension; a pair shares one.",
+            "That is one frequency per dimension; a pair shares one.",
             "How many angles are there for dh dimensions?",
         ),
         Mistake(
@@ -110,7 +110,7 @@ rotate = Exercise(
         ),
         Mistake(
             lambda x, position, theta: _turn(x, position, theta, degrees=True),
-            "The angle was taken to be in degrees; theta is in radians a token.",
+            "The angle was taken to be in degrees; theta is in radians per token.",
             "By how much does the first pair turn from one token to the next?",
         ),
         Mistake(
@@ -167,7 +167,7 @@ slowest = Exercise(
         Mistake(lambda: 2 * pi * 100_000 ** (63 / 64), "The exponent is 2i/dh with i = 31.", "What is 2 * 31?"),
         Mistake(lambda: 2 * pi * 100_000 ** (31 / 64), "The factor 2 in the exponent is missing.", "Which exponent has the last pair?"),
         Mistake(lambda: 100_000 ** (62 / 64), "That is 1 / theta: the tokens for one radian.", "How many radians are a full turn?"),
-        Mistake(2 * pi, "That is the fastest pair.", "Which pair turns by one radian a token?"),
+        Mistake(2 * pi, "That is the fastest pair.", "Which pair turns by one radian per token?"),
         Mistake(lambda: 2 * pi * 10_000 ** (62 / 64), "The base is 100,000 in this model.", "Which field of the config is the base?"),
     ],
 )  # fmt: skip
