@@ -32,6 +32,11 @@ width = Exercise(
         Mistake(_nearest, "It rounds to the nearest multiple; the rule rounds UP.", "Which multiple of 256 lies above 10,922?"),
         Mistake(_down, "It rounds down; the rule rounds UP.", "Is your result ever smaller than 8/3 d?"),
         Mistake(
+            lambda d, multiplier, multiple_of: (int(multiplier * (8 * d // 3)) // multiple_of + 1) * multiple_of,
+            "It always goes one step further: a width that is a multiple already must stay.",
+            "What should come out for 8,192 and a multiple of 256?",
+        ),
+        Mistake(
             _no_truncation,
             "8/3 d is not truncated before the multiplier; a small model shows the difference.",
             "For d = 448 and 1.3: what is int(8 * 448 / 3), and what is 1.3 times that?",
@@ -62,6 +67,7 @@ d5120 = Exercise(
     seed=4,
     mistakes=[
         Mistake(13653, "That is 8/3 d, truncated; it is not yet a multiple of 256.", "How many steps of 256 cover 13,653?"),
+        Mistake(107 * 128, "That is rounded up to a multiple of 128; Llama's `multiple_of` is 256.", "Is your number divisible by 256?"),
         Mistake(lambda: 8 / 3 * 5120, "That is 8/3 d itself.", "How many steps of 256 cover it?"),
         Mistake(lambda: 53 * 256, "Rounded down: 53 steps fall short of 13,653.", "Does the rule round up or down?"),
         Mistake(4 * 5120, "4 d is the width of the GELU layer: with three matrices that is half as many parameters again.", "What is 3 d d_ff for it?"),
@@ -120,6 +126,31 @@ swiglu = Exercise(
             _glu(_gelu),
             "The gate is a GELU: that is GeGLU, which Gemma runs.",
             "Which activation does `hidden_act: silu` name?",
+        ),
+        Mistake(
+            lambda x, w_gate, w_up, w_down: (_silu(x @ w_gate.T) * _silu(x @ w_up.T)) @ w_down.T,
+            "silu acts on both branches; the up branch stays linear.",
+            "Which of the two is the gate?",
+        ),
+        Mistake(
+            lambda x, w_gate, w_up, w_down: (_silu(x @ w_gate.T) + x @ w_up.T) @ w_down.T,
+            "The branches are added; a gate multiplies.",
+            "What should be left of a feature whose gate is 0?",
+        ),
+        Mistake(
+            _glu(lambda z: z.relu()),
+            "The gate is a ReLU: that is ReGLU.",
+            "What does your gate give at z = -1, and what does silu?",
+        ),
+        Mistake(
+            _glu(lambda z: z),
+            "The gate has no activation: that is the bilinear layer.",
+            "Where is the sigmoid?",
+        ),
+        Mistake(
+            lambda x, w_gate, w_up, w_down: _silu(x @ w_gate.T) * (x @ w_up.T),
+            "The down projection is missing: the result is d_ff wide.",
+            "How wide must a layer's output be to be added to x?",
         ),
         Mistake(
             _glu(_silu, gate=False),
@@ -185,6 +216,11 @@ fused = Exercise(
         Mistake(
             lambda x, w_fused: _gated(x, *w_fused.chunk(2, dim=0)),
             "The tensor is split in halves; its rows alternate gate, up, gate, up.",
+            "Which rows belong to feature 0?",
+        ),
+        Mistake(
+            lambda x, w_fused: _gated(x, *w_fused.chunk(2, dim=0)[::-1]),
+            "The tensor is split in halves, and the halves are swapped; its rows alternate gate, up, gate, up.",
             "Which rows belong to feature 0?",
         ),
         Mistake(
