@@ -13,16 +13,22 @@
 # You need chapters 03 (RoPE) and 05 (the KV cache). About 50 minutes.
 
 # %% slideshow={"slide_type": "skip"}
+from dataclasses import replace
+from itertools import product
+
 import matplotlib.pyplot as plt
 import torch
 
 import lib
+from book import configs
 from book.bench import is_stale, load_bench
+from book.corpus import load_corpus
+from book.evidence import kept_by, narrowed
 from book.exercises import check, progress
 from book.explore.ch06_mla import draw_cached, mla_explorer, read_queries
 from book.figures import COLORS, style
 from book.predict import TOLERANCES, check_close, check_equal, check_shape, predict
-from lib import KVCache, LatentCache, MLAttention, apply_rope, attend, rms_norm, rope_cache
+from lib import GQA, KVCache, LatentCache, MLAttention, apply_rope, attend, permute_heads, rms_norm, rope_cache
 
 style()
 torch.manual_seed(0)
@@ -450,27 +456,123 @@ check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[
 # transformers (the version printed above) caches the latent too, and makes all keys and values again at every step. Its users save memory and no time: if MLA "does
 # nothing" in your library, look for the line that applies `kv_b_proj` to the whole cache.
 #
-# ## 9 · In a real layer
+# ## 9 · A real model as MLA
 #
-# No model with MLA is small enough to come with this book. But, RoPE aside, **every** GQA layer is an MLA layer in waiting: stack its $W_k$ and $W_v$, and
-# the latent is $[k; v]$ itself, with $W^{UK}$ and $W^{UV}$ picking rows. How much smaller could that latent be? Take SmolLM2's layer 15: 3 KV heads
-# of 64, so K and V together are 384 numbers a token. The singular values say how many of them count.
+# The models with MLA are too large to come with this book, but **every GQA layer is one**: take its values as the latent, and its rotated keys, all KV heads side by side, as the shared rope key. (TransMLA, Meng et al. 2025,
+# [arXiv 2502.07864](https://arxiv.org/abs/2502.07864), starts here.) SmolLM2: 9 query heads, 3 KV heads of 64. So $d_c = 192$, $d_R = 192$, no content part in the key, no norm on the latent; $W^{UV}$ picks the 64 rows of a head's group, and a query has its 64
+# numbers where its group's key is and zeros elsewhere. **Predict** how many numbers per token and layer this MLA caches.
 
-# %% slideshow={"slide_type": "slide", "title": "A GQA layer is an MLA layer in waiting, but not one of low rank", "show": "printed", "text": "SmolLM2, layer 15: $W_k$ over $W_v$ is a [384, 576] matrix, and $[k; v]$ a latent of 384. How much of it does a shorter latent keep?"}
-model = lib.open_gguf(lib.find_model("gguf"))
-stacked = torch.cat([model["blk.15.attn_k.weight"], model["blk.15.attn_v.weight"]]).double()  # [384, 576]
-energy = torch.linalg.svdvals(stacked).square()
-kept = energy.cumsum(0) / energy.sum()
-check_shape("W_k over W_v", stacked, [384, 576])
-for width in (64, 128, 256, 384):
-    print(f"a latent of {width:>3} keeps {kept[width - 1]:.0%} of the squared weights")
-check_equal("full width keeps all", round(kept[383].item(), 6), 1.0)
-check_equal("a third loses more than a tenth", bool(kept[127] < 0.9), True)
+# %%
+my_guess = None
+folder = lib.find_model()
+smol, tokenizer = lib.load_model(folder), lib.load_tokenizer(folder)
 
-# %% [markdown] slideshow={"slide_type": "skip"}
-# A latent of 384 keeps everything and saves nothing; a third of it loses much. SmolLM2 was not trained with a bottleneck, so its keys and values
-# fill the room they were given. MLA's quality comes from **training** through the latent. That it then matches or beats MHA is the claim of
-# the DeepSeek-V2 report ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434), section 2.1 and its ablations); nothing here shows it.
+
+def as_mla(gqa):
+    a, d, h = gqa.fields, gqa.wq.in_features, gqa.fields.n_heads
+    width, group = a.n_kv_heads * a.head_dim, h // a.n_kv_heads
+    layer = MLAttention(d, h, None, width, 0, width, a.head_dim, scale=a.head_dim**-0.5, latent_norm=False)
+    queries, pick = layer.wq.weight.zero_().view(h, width, d), layer.wkv_b.weight.zero_().view(h, a.head_dim, width)
+    for j, rows in enumerate(permute_heads(gqa.wq.weight, h, to="adjacent").split(a.head_dim)):
+        at = slice(j // group * a.head_dim, (j // group + 1) * a.head_dim)
+        queries[j, at], pick[j, :, at] = rows, torch.eye(a.head_dim)
+    layer.wkv_a.weight[:] = torch.cat([gqa.wv.weight, permute_heads(gqa.wk.weight, a.n_kv_heads, to="adjacent")])
+    layer.wo.weight[:] = gqa.wo.weight
+    return layer
+
+
+layers = [as_mla(block.attn) for block in smol.blocks]
+predict(my_guess, layers[0].fields.kv_lora_rank + layers[0].fields.qk_rope_head_dim, "numbers per token and layer")
+
+# %%
+def as_latents(ids, caches, start=0):
+    cos, sin = (table.repeat(1, 3) for table in rope_cache(len(ids), 64, base, start=start))  # one table per KV head, side by side
+    x = smol.emb(torch.tensor([ids]))
+    for block, layer, cache in zip(smol.blocks, layers, caches):
+        x = x + layer.absorbed(block.attn_norm(x), cos, sin, cache)
+        x = x + block.ffn(block.ffn_norm(x))
+    return smol.head(smol.norm(x))
+
+
+base = smol.config.layers[0].attention.rope.base
+ids = tokenizer.encode("The capital of France is Paris. The capital of Italy is").ids
+caches = [LatentCache(1, 64, 192, 192) for _ in layers]
+logits, plain = as_latents(ids, caches), smol(torch.tensor([ids]))
+check_close("SmolLM2 as MLA, absorbed = as it is", logits, plain)
+said = []
+for _ in range(8):  # decoding from the latents
+    said.append(int(logits[0, -1].argmax()))
+    logits = as_latents(said[-1:], caches, start=len(ids) + len(said) - 1)
+check_equal("the same eight tokens", said, lib.generate(smol, torch.tensor([ids]), 8)[0, len(ids):].tolist())
+print(repr(tokenizer.decode(said)))
+
+# %% [markdown]
+# The same model, the same bytes: so far MLA is only a way to look at GQA. Three things of MLA were set to nothing, and each is something it *adds*: the norm of the latent, a content part of the key that is never rotated, and one rope key for **all** heads.
+#
+# ### A narrower latent
+#
+# MLA pays off where the latent is narrower than keys and values together. How narrow can it be here? What counts is what the **activations** use, not the weights. So: run a text, find the directions of $k$ (before RoPE) and $v$ that carry most
+# of their squares, put every layer of the model through the first $r$ of them, and measure the loss on another text. The control is a random subspace of the same $r$. (Keys narrowed *before* the rotation must be made again at
+# every step, so this is a question of quality alone: section 4 says why it cannot be absorbed. MHA2MLA, [arXiv 2502.14837](https://arxiv.org/abs/2502.14837), keeps the few rotated pairs that matter and drops the other rotations; TransMLA gathers the rotation in one
+# head.) **Predict**: with 64 of 192 numbers
+# left of each, how many times as much loss do narrower **values** cost as narrower **keys**? (Below 1: keys cost more.)
+
+# %%
+my_guess = None  # times
+corpus = load_corpus()
+seen, unseen = (torch.tensor([tokenizer.encode(corpus[at : at + 4000].decode()).ids[:n]]) for at, n in ((100_000, 400), (500_000, 200)))
+own, kept = {k: v.clone() for k, v in smol.state_dict().items()}, kept_by(smol, seen)
+
+
+def loss_after(rank, which, random=False):
+    share = narrowed(smol, kept, rank, which, random)
+    loss = torch.nn.functional.cross_entropy(smol(unseen)[0, :-1], unseen[0, 1:]).item()
+    _ = smol.load_state_dict(own)
+    return share, loss
+
+
+whole, lost = loss_after(192, "keys")[1], {}  # all of the numbers: nothing is cut
+print(f"as it is: loss {whole:.2f}")
+for (which, rank), random in product((("keys", 64), ("values", 64), ("both", 128)), (False, True)):
+    share, loss = loss_after(rank, which, random)
+    lost[which, rank, random] = loss - whole
+    words = f"{which:<7} through {rank:>3} numbers, {'random' if random else 'largest'} directions"
+    print(f"{words}: {share:4.0%} of the squares, loss +{loss - whole:.2f}")
+predict(my_guess, round(lost["values", 64, False] / lost["keys", 64, False]), "times")
+
+# %%
+check_equal("values cost more than three times as much as keys", lost["values", 64, False] > 3 * lost["keys", 64, False], True)
+check_equal("the control: random directions lose far more", all(lost[w, r, True] > 4 * lost[w, r, False] for w, r, _ in lost), True)
+check_equal("a third of keys and values still costs", lost["both", 128, False] > 0.2, True)
+start = tokenizer.encode("The old man went to the").ids
+for rank in (384, 256, 128, 64):
+    if rank < 384:
+        _ = narrowed(smol, kept, rank, "both")
+    written = lib.generate(smol, torch.tensor([start]), 10)[0, len(start):].tolist()
+    _ = smol.load_state_dict(own)
+    print(f"{rank:>3} numbers: {tokenizer.decode(written)!r}")
+del smol, own, kept, layers
+
+# %% [markdown]
+# Most of the squares in a third of the numbers, and the loss still notices: **variance kept is not loss kept**. Keys are cheap, values are not. SmolLM2 was not trained through a bottleneck; MLA's quality comes from **training** through the latent (TransMLA and MHA2MLA
+# retrain after the cut). That MLA then matches or beats MHA is the claim of the DeepSeek-V2 report ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)); [chapter 09](09_full_block.ipynb) trains seven small caches side by side.
+#
+# ### What each of eight GPUs keeps
+#
+# Tensor parallelism gives each GPU some of the heads, and of GQA's cache the KV heads that they read. One latent serves **all** heads: nobody can do without it. **Predict** the bytes per token that each of 8 GPUs keeps of DeepSeek-V3, as MLA and as GQA-8.
+
+# %%
+my_guess = {"MLA": None, "GQA-8": None}
+v3_config = lib.read_config(configs.path("deepseek-v3"))
+grouped = v3_config.replace(layers=tuple(replace(x, attention=GQA(128, 8, 192, 128)) for x in v3_config.layers))
+per_gpu = {name: lib.kv_bytes_per_gpu(c, 1, 8) for name, c in (("MLA", v3_config), ("GQA-8", grouped))}
+for name, value in per_gpu.items():
+    predict(my_guess[name], value, f"bytes per token and GPU ({name})")
+whole_cache = {name: lib.kv_bytes_per_token(c) for name, c in (("MLA", v3_config), ("GQA-8", grouped))}
+print("all eight together: " + ", ".join(f"{name} {8 * value:,}" for name, value in per_gpu.items()) + f"; one copy: MLA {whole_cache['MLA']:,}, GQA-8 {whole_cache['GQA-8']:,}")
+
+# %% [markdown]
+# On one GPU MLA's cache is 4.4 times smaller; on eight with tensor parallelism each GPU keeps **more** of it than of GQA-8. So MLA is served **data-parallel**: each GPU takes its own sequences whole, and the experts alone are spread (SGLang's `--enable-dp-attention`).
 #
 # ## 10 · Bugs that shipped
 #
@@ -528,8 +630,8 @@ print(f"{base:.7f} x {factor:.6f} = {base * factor:.7f}")
 # | `q_lora_rank` | 1536 | null | queries through a low rank, or straight from $x$; does not touch the cache |
 # | `num_key_value_heads` | 128 | 16 | says nothing about the cache |
 #
-# Kimi K2 (61 layers, 64 heads) uses MLA as well. QK-norm does not fit: absorbed decoding never makes the keys that it would
-# normalise, so Kimi K2 clips query and key weights while training instead ([arXiv 2507.20534](https://arxiv.org/abs/2507.20534), QK-Clip; [chapter 07](07_qk_norm.ipynb)).
+# Kimi K2 (61 layers, 64 heads) uses MLA as well. QK-norm **costs** here: absorbed decoding never makes the keys that it would normalise. But the norm of a key is one number per head and token: keep $1 / \mathrm{rms}$ of each, and
+# $q \cdot (g \odot W^{UK} c) / \mathrm{rms}$ is still one product with the latent; the price is 128 more numbers beside 576 in V3. Kimi K2 clips query and key weights while training instead ([arXiv 2507.20534](https://arxiv.org/abs/2507.20534), QK-Clip; [chapter 07](07_qk_norm.ipynb)).
 #
 # ## Exercises
 #

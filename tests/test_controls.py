@@ -558,6 +558,71 @@ def better_rates(which):
     return interval([own[seed] - base[seed] for seed in own]).high
 
 
+@functools.cache
+def smollm2_narrowed():
+    """(rank, which, random) -> how much loss SmolLM2 loses on a text when keys or values go through `rank` numbers in every layer."""
+    from book.corpus import load_corpus
+    from book.evidence import kept_by, narrowed
+
+    folder = lib.find_model()
+    model, tokenizer = lib.load_model(folder, torch.float32), lib.load_tokenizer(folder)
+    seen, unseen = (
+        torch.tensor([tokenizer.encode(load_corpus()[at : at + 2000].decode()).ids[:n]])
+        for at, n in ((100_000, 300), (500_000, 100))
+    )
+    kept, own = kept_by(model, seen), {name: w.clone() for name, w in model.state_dict().items()}
+
+    @torch.no_grad()
+    def lost(*how):
+        narrowed(model, kept, *how) if how else None
+        loss = F.cross_entropy(model(unseen)[0, :-1], unseen[0, 1:]).item()
+        model.load_state_dict(own)
+        return loss
+
+    whole = lost()
+    return functools.cache(lambda *how: lost(*how) - whole)
+
+
+@claim(
+    "06",
+    "a third of the directions of SmolLM2's keys is enough (nats per token lost)",
+    "random directions",
+    0.5,
+    below=True,
+)
+def narrow_keys(which):
+    return smollm2_narrowed()(64, "keys", which == "control")
+
+
+@claim(
+    "06",
+    "keys need fewer directions than values (nats per token lost)",
+    "values through as many",
+    0.3,
+    below=True,
+)
+def keys_not_values(which):
+    return smollm2_narrowed()(64, "keys" if which == "real" else "values", False)
+
+
+@claim(
+    "06",
+    "on eight GPUs each keeps fewer bytes of GQA-8 than of MLA at DeepSeek-V3's size (ratio)",
+    "on one GPU",
+    1,
+    below=True,
+)
+def one_latent_for_all(which):
+    from dataclasses import replace
+
+    from book import configs
+
+    v3 = lib.read_config(configs.path("deepseek-v3"))
+    grouped = v3.replace(layers=tuple(replace(x, attention=lib.GQA(128, 8, 192, 128)) for x in v3.layers))
+    gpus = 8 if which == "real" else 1
+    return lib.kv_bytes_per_gpu(grouped, 1, gpus) / lib.kv_bytes_per_gpu(v3, 1, gpus)
+
+
 # ---- positions
 
 

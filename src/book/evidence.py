@@ -288,3 +288,45 @@ def weight_back(q, k, back=1, stop=()):
     s = lib.apply_rope(q, cos, sin) @ lib.apply_rope(k, cos, sin).transpose(-1, -2) / 8
     s = s.masked_fill(~lib.causal_mask(torch.arange(T), torch.arange(T)), -torch.inf)
     return s.softmax(-1).diagonal(-back, -2, -1).mean((1, 2))
+
+
+def kept_by(model, ids):
+    """What attention stores of a text before RoPE, by layer: [(keys [tokens, n_kv dh], values [tokens, n_kv dh])], float64."""
+    seen = []
+    hooks = [
+        block.attn.wk.register_forward_hook(lambda m, given, out: seen.append(given[0][0]))
+        for block in model.blocks
+    ]
+    with torch.no_grad():
+        model(ids)
+    for hook in hooks:
+        hook.remove()
+    return [
+        tuple((x @ m.weight.T).double() for m in (b.attn.wk, b.attn.wv)) for x, b in zip(seen, model.blocks)
+    ]
+
+
+def narrowed(model, kept, rank, which, random=False):
+    """Puts keys, values or both through `rank` numbers per token, in every layer, in place; -> the share of their squares that is kept.
+
+    which: "keys", "values" or "both" (scaled to one size, then narrowed together). The subspace is that of the largest squares over
+    `kept` (see kept_by), or a random one: the control. The model must have its own weights: each call starts from what is there.
+    """
+    shares = []
+    for i, (block, (k, v)) in enumerate(zip(model.blocks, kept)):
+        parts = {"keys": [(block.attn.wk, k)], "values": [(block.attn.wv, v)]}.get(which)
+        parts = parts or [(block.attn.wk, k), (block.attn.wv, v)]
+        scale = torch.cat([torch.full((x.shape[1],), 1 / x.norm().item(), dtype=x.dtype) for _, x in parts])
+        x = torch.cat([x for _, x in parts], 1) * scale
+        if random:
+            draw = torch.randn(len(scale), rank, dtype=x.dtype, generator=torch.Generator().manual_seed(i))
+            basis = torch.linalg.qr(draw)[0]
+        else:
+            basis = torch.linalg.eigh(x.T @ x)[1][:, -rank:]
+        through = basis @ basis.T
+        shares.append(((x @ through).square().sum() / x.square().sum()).item())
+        w = torch.cat([m.weight.detach().double() for m, _ in parts])
+        w = ((through * scale) @ w) / scale[:, None]
+        for (m, _), rows in zip(parts, w.split([m.out_features for m, _ in parts])):
+            m.weight.data[:] = rows
+    return sum(shares) / len(shares)
