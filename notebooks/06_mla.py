@@ -449,7 +449,7 @@ check_equal("within a quarter", abs(where["predicted"] / where["measured"] - 1) 
 check_equal("one query: absorbed is faster", turns[0]["absorbed_ms"] < turns[0]["expanded_ms"], True)
 check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[-1]["absorbed_ms"], True)
 
-# %% [markdown] slideshow={"slide_type": "notes"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Every GQA layer is an MLA layer", "show": "", "text": "Take its values as the latent, and its rotated keys, all KV heads side by side, as the shared rope key.\n\nSmolLM2: 9 query heads, 3 KV heads of 64. So $d_c = 192$, $d_R = 192$, no content part in the key, no norm on the latent.\n\n**Predict**: how many numbers per token and layer does this MLA cache?"}
 # *In words: left, the FLOPs in which the forms differ: expanding costs the same for any number of queries, absorbing grows with them, and the
 # lines cross. Right, whole calls by the clock, everything included: it crosses later, because the expanded keys are written and read again.*
 #
@@ -462,7 +462,7 @@ check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[
 # [arXiv 2502.07864](https://arxiv.org/abs/2502.07864), starts here.) SmolLM2: 9 query heads, 3 KV heads of 64. So $d_c = 192$, $d_R = 192$, no content part in the key, no norm on the latent; $W^{UV}$ picks the 64 rows of a head's group, and a query has its 64
 # numbers where its group's key is and zeros elsewhere. **Predict** how many numbers per token and layer this MLA caches.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None
 folder = lib.find_model()
 smol, tokenizer = lib.load_model(folder), lib.load_tokenizer(folder)
@@ -484,7 +484,7 @@ def as_mla(gqa):
 layers = [as_mla(block.attn) for block in smol.blocks]
 predict(my_guess, layers[0].fields.kv_lora_rank + layers[0].fields.qk_rope_head_dim, "numbers per token and layer")
 
-# %%
+# %% slideshow={"slide_type": "slide", "title": "The same logits and the same text, decoded from latents", "show": "printed", "text": "Absorbed decode of SmolLM2 from a `LatentCache`: the table of angles is tiled once per KV head, the scale stays $1/\\sqrt{64}$."}
 def as_latents(ids, caches, start=0):
     cos, sin = (table.repeat(1, 3) for table in rope_cache(len(ids), 64, base, start=start))  # one table per KV head, side by side
     x = smol.emb(torch.tensor([ids]))
@@ -506,7 +506,7 @@ for _ in range(8):  # decoding from the latents
 check_equal("the same eight tokens", said, lib.generate(smol, torch.tensor([ids]), 8)[0, len(ids):].tolist())
 print(repr(tokenizer.decode(said)))
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "How narrow can the latent be?", "show": "", "text": "Put every layer's keys and values through the $r$ directions that carry most of their squares on one text; measure the loss on another. Control: random directions.\n\n**Predict**: with 64 of 192 numbers left of each, how many times as much loss do narrower **values** cost as narrower **keys**?"}
 # The same model, the same bytes: so far MLA is only a way to look at GQA. Three things of MLA were set to nothing, and each is something it *adds*: the norm of the latent, a content part of the key that is never rotated, and one rope key for **all** heads.
 #
 # ### A narrower latent
@@ -517,12 +517,11 @@ print(repr(tokenizer.decode(said)))
 # head.) **Predict**: with 64 of 192 numbers
 # left of each, how many times as much loss do narrower **values** cost as narrower **keys**? (Below 1: keys cost more.)
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = None  # times
 corpus = load_corpus()
 seen, unseen = (torch.tensor([tokenizer.encode(corpus[at : at + 4000].decode()).ids[:n]]) for at, n in ((100_000, 400), (500_000, 200)))
 own, kept = {k: v.clone() for k, v in smol.state_dict().items()}, kept_by(smol, seen)
-
 
 def loss_after(rank, which, random=False):
     share = narrowed(smol, kept, rank, which, random)
@@ -540,7 +539,7 @@ for (which, rank), random in product((("keys", 64), ("values", 64), ("both", 128
     print(f"{words}: {share:4.0%} of the squares, loss +{loss - whole:.2f}")
 predict(my_guess, round(lost["values", 64, False] / lost["keys", 64, False]), "times")
 
-# %%
+# %% slideshow={"slide_type": "skip"}
 check_equal("values cost more than three times as much as keys", lost["values", 64, False] > 3 * lost["keys", 64, False], True)
 check_equal("the control: random directions lose far more", all(lost[w, r, True] > 4 * lost[w, r, False] for w, r, _ in lost), True)
 check_equal("a third of keys and values still costs", lost["both", 128, False] > 0.2, True)
@@ -553,7 +552,7 @@ for rank in (384, 256, 128, 64):
     print(f"{rank:>3} numbers: {tokenizer.decode(written)!r}")
 del smol, own, kept, layers
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "slide", "title": "On eight GPUs MLA keeps more than GQA-8", "show": "", "text": "Tensor parallelism gives each GPU some heads and the KV heads that they read. One latent serves **all** heads: nobody can do without it.\n\n**Predict** the bytes per token that each of 8 GPUs keeps of DeepSeek-V3, as MLA and as GQA-8."}
 # Most of the squares in a third of the numbers, and the loss still notices: **variance kept is not loss kept**. Keys are cheap, values are not. SmolLM2 was not trained through a bottleneck; MLA's quality comes from **training** through the latent (TransMLA and MHA2MLA
 # retrain after the cut). That MLA then matches or beats MHA is the claim of the DeepSeek-V2 report ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)); [chapter 09](09_full_block.ipynb) trains seven small caches side by side.
 #
@@ -561,7 +560,7 @@ del smol, own, kept, layers
 #
 # Tensor parallelism gives each GPU some of the heads, and of GQA's cache the KV heads that they read. One latent serves **all** heads: nobody can do without it. **Predict** the bytes per token that each of 8 GPUs keeps of DeepSeek-V3, as MLA and as GQA-8.
 
-# %%
+# %% slideshow={"slide_type": "-"}
 my_guess = {"MLA": None, "GQA-8": None}
 v3_config = lib.read_config(configs.path("deepseek-v3"))
 grouped = v3_config.replace(layers=tuple(replace(x, attention=GQA(128, 8, 192, 128)) for x in v3_config.layers))
@@ -571,7 +570,7 @@ for name, value in per_gpu.items():
 whole_cache = {name: lib.kv_bytes_per_token(c) for name, c in (("MLA", v3_config), ("GQA-8", grouped))}
 print("all eight together: " + ", ".join(f"{name} {8 * value:,}" for name, value in per_gpu.items()) + f"; one copy: MLA {whole_cache['MLA']:,}, GQA-8 {whole_cache['GQA-8']:,}")
 
-# %% [markdown]
+# %% [markdown] slideshow={"slide_type": "skip"}
 # On one GPU MLA's cache is 4.4 times smaller; on eight with tensor parallelism each GPU keeps **more** of it than of GQA-8. So MLA is served **data-parallel**: each GPU takes its own sequences whole, and the experts alone are spread (SGLang's `--enable-dp-attention`).
 #
 # ## 10 · Bugs that shipped
