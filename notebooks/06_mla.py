@@ -504,7 +504,7 @@ for _ in range(8):  # decoding from the latents
     said.append(int(logits[0, -1].argmax()))
     logits = as_latents(said[-1:], caches, start=len(ids) + len(said) - 1)
 check_equal("the same eight tokens", said, lib.generate(smol, torch.tensor([ids]), 8)[0, len(ids):].tolist())
-print(repr(tokenizer.decode(said)))
+print(repr(tokenizer.decode(said)), "from", caches.pop().latent.shape[-1], "numbers per token and layer")
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "How narrow can the latent be?", "show": "", "text": "Put every layer's keys and values through the $r$ directions that carry most of their squares on one text; measure the loss on another. Control: random directions.\n\n**Predict**: with 64 of 192 numbers left of each, how many times as much loss do narrower **values** cost as narrower **keys**?"}
 # The same model, the same bytes: so far MLA is only a way to look at GQA. Three things of MLA were set to nothing, and each is something it *adds*: the norm of the latent, a content part of the key that is never rotated, and one rope key for **all** heads.
@@ -519,24 +519,24 @@ print(repr(tokenizer.decode(said)))
 
 # %% slideshow={"slide_type": "-"}
 my_guess = None  # times
-corpus = load_corpus()
-seen, unseen = (torch.tensor([tokenizer.encode(corpus[at : at + 4000].decode()).ids[:n]]) for at, n in ((100_000, 400), (500_000, 200)))
-own, kept = {k: v.clone() for k, v in smol.state_dict().items()}, kept_by(smol, seen)
+pieces = ((load_corpus()[at : at + 4000].decode(), n) for at, n in ((100_000, 400), (500_000, 200)))
+seen, unseen = (torch.tensor([tokenizer.encode(text).ids[:n]]) for text, n in pieces)
+own = {name: w.clone() for name, w in smol.state_dict().items() if name.split(".")[-2] in ("wk", "wv")}
+kept = kept_by(smol, seen)
+
 
 def loss_after(rank, which, random=False):
     share = narrowed(smol, kept, rank, which, random)
     loss = torch.nn.functional.cross_entropy(smol(unseen)[0, :-1], unseen[0, 1:]).item()
-    _ = smol.load_state_dict(own)
+    _ = smol.load_state_dict(own, strict=False)
     return share, loss
 
 
 whole, lost = loss_after(192, "keys")[1], {}  # all of the numbers: nothing is cut
-print(f"as it is: loss {whole:.2f}")
 for (which, rank), random in product((("keys", 64), ("values", 64), ("both", 128)), (False, True)):
     share, loss = loss_after(rank, which, random)
     lost[which, rank, random] = loss - whole
-    words = f"{which:<7} through {rank:>3} numbers, {'random' if random else 'largest'} directions"
-    print(f"{words}: {share:4.0%} of the squares, loss +{loss - whole:.2f}")
+    print(f"{which:<7} through {rank:>3}, {'random' if random else 'largest'}: {share:4.0%} of the squares, loss +{loss - whole:.2f}")
 predict(my_guess, round(lost["values", 64, False] / lost["keys", 64, False]), "times")
 
 # %% slideshow={"slide_type": "skip"}
@@ -548,9 +548,9 @@ for rank in (384, 256, 128, 64):
     if rank < 384:
         _ = narrowed(smol, kept, rank, "both")
     written = lib.generate(smol, torch.tensor([start]), 10)[0, len(start):].tolist()
-    _ = smol.load_state_dict(own)
+    _ = smol.load_state_dict(own, strict=False)
     print(f"{rank:>3} numbers: {tokenizer.decode(written)!r}")
-del smol, own, kept, layers
+del smol, own, kept, layers, caches
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "On eight GPUs MLA keeps more than GQA-8", "show": "", "text": "Tensor parallelism gives each GPU some heads and the KV heads that they read. One latent serves **all** heads: nobody can do without it.\n\n**Predict** the bytes per token that each of 8 GPUs keeps of DeepSeek-V3, as MLA and as GQA-8."}
 # Most of the squares in a third of the numbers, and the loss still notices: **variance kept is not loss kept**. Keys are cheap, values are not. SmolLM2 was not trained through a bottleneck; MLA's quality comes from **training** through the latent (TransMLA and MHA2MLA
