@@ -700,6 +700,105 @@ def layout(which):
     return ((scores(wq, wk, "half") - want).norm() / want.norm()).item()
 
 
+@functools.cache
+def port_curves():
+    """{fault: (KL, loss above the right model's)} of SmolLM2 by position, on one excerpt of chapter 04's chart."""
+    from book import ports
+    from book.corpus import load_corpus
+
+    folder = lib.find_model()
+    model = lib.load_model(folder)
+    ids, _ = excerpts(load_corpus().decode(), lib.load_tokenizer(folder), n=1, length=288)
+    return ports.curves(
+        model,
+        ids,
+        {fault: ports.run(model, ids, fault) for fault in ports.FAULTS if fault != "scaling left out"},
+    )
+
+
+@claim(
+    "04",
+    "the wrong layout moves a text's end by nats (KL)",
+    "a base a tenth",
+    1.0,
+)
+def wrong_layout(which):
+    return port_curves()["wrong layout" if which == "real" else "base a tenth"][0][-1].item()
+
+
+@claim(
+    "04",
+    "a restarted cache heals (KL behind the prompt over KL at the end)",
+    "the wrong layout",
+    5.0,
+)
+def restarted(which):
+    kl = port_curves()["cache restarted" if which == "real" else "wrong layout"][0]
+    return (kl[7] / kl[-1]).item()
+
+
+@claim(
+    "04",
+    "positions in bf16 change nothing up to token 257 (largest KL there over the largest of all)",
+    "a base a tenth",
+    0.01,
+    below=True,
+)
+def rounded_positions(which):
+    kl = port_curves()["positions in bf16" if which == "real" else "base a tenth"][0]
+    return (kl[:11].max() / kl.max()).item()
+
+
+@claim(
+    "04",
+    "a base a tenth hardly shows in the loss (nats above the right model's, mean over positions)",
+    "the wrong layout",
+    0.3,
+    below=True,
+)
+def quiet_base(which):
+    return port_curves()["base a tenth" if which == "real" else "wrong layout"][1].mean().abs().item()
+
+
+@claim(
+    "04",
+    "a text's loss tells the layout (nats between the two)",
+    "the first prediction alone",
+    0.1,
+)
+def told_by_loss(which):
+    loss = port_curves()["wrong layout"][1]
+    return (loss.mean() if which == "real" else loss[0]).abs().item()
+
+
+@claim(
+    "04",
+    "at base 10,000 the mean cosine of 64 pairs is below 0 at many distances up to 131,072 (share)",
+    "base 1,000,000",
+    0.3,
+)
+def below_zero(which):
+    theta = torch.tensor(lib.inv_freq(128, 1e4 if which == "real" else 1e6), dtype=torch.float64)
+    mean = torch.outer(torch.arange(1, 131_073, dtype=torch.float64), theta).cos().mean(1)
+    return (mean < 0).double().mean().item()
+
+
+@claim(
+    "04",
+    "keys cached under a moving base give other scores than one pass (relative difference)",
+    "a text that ends at the trained length",
+    0.01,
+)
+def moving_base(which):
+    from book.exercises import ALL
+
+    T = 24 if which == "real" else 16
+    q, k = torch.randn(2, T, 8, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    exercise = ALL["04.dynamic"]
+    right, cached = (f(q, k, 2.0, 16, 1e4) for f in (exercise.reference, exercise.mistakes[0].wrong))
+    return ((right - cached).norm() / right.norm()).item()
+
+
 @claim(
     "08",
     "a tied head is still the embedding after a step of training (relative difference)",

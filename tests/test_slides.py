@@ -17,7 +17,7 @@ DECKS = [p for p in chapters(suffix=".ipynb") if '"slide_type": "slide"' in p.re
 DEFINED = {
     "02": ["width", "my_swiglu"],
     "03": ["my_rope_cache", "my_apply_rope"],
-    "04": ["llama3"],
+    "04": ["llama3_solution", "yarn_solution"],
     "06": ["decode_step"],
     "07": ["my_attention"],
     "08": ["hf_name", "tied_logits"],

@@ -27,8 +27,6 @@ ALLOWED = {
         "notebooks/03_rope.py",
         "shifted[",
     ): "the claim is the size of a rounding, for two vectors of 64 standard normal numbers",
-    ("notebooks/04_rope_in_practice.py", "error < 1e-12"): "a share of the largest output",
-    ("notebooks/04_rope_in_practice.py", "kl[0]"): "nats, against several nats for the next tokens",
     ("notebooks/09_full_block.py", "1e-9"): "gap() is a share of the right value's length",
 }
 

@@ -24,7 +24,7 @@ CHAPTERS = (
     Chapter("01", "01_rmsnorm", "RMSNorm", 40, "LayerNorm without the mean; where to cast"),
     Chapter("02", "02_swiglu", "SwiGLU and its width", 35, "three matrices at 8/3 d, and why 11,008"),
     Chapter("03", "03_rope", "RoPE, derived", 45, "relative scores force rotations"),
-    Chapter("04", "04_rope_in_practice", "RoPE in practice", 50, "layouts, bases, scaling, precision", ("03",)),
+    Chapter("04", "04_rope_in_practice", "RoPE in practice", 60, "layouts, bases, scaling, precision", ("03",)),
     Chapter("05", "05_kv_cache", "The KV cache", 50, "MHA, GQA, MQA; bytes, masks, bandwidth", ("03",)),
     Chapter("06", "06_mla", "Multi-head latent attention", 50, "one latent for all heads, and absorption", ("03", "05")),
     Chapter("07", "07_qk_norm", "QK-norm", 40, "bounded attention logits", ("01", "03")),

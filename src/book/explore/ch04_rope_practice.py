@@ -20,10 +20,10 @@ KINDS = {
     "yarn": ("yarn", None),
     "llama3": ("llama3", None),
 }
-LONGEST = 1e8  # the pictures end here, in tokens; what is longer leaves them
+LONGEST = 4e7  # the pictures end here, in tokens; what is longer leaves them
 CLOSE = 1 + 1e-9
 
-# rope_scaling of Phi-3.5-mini's config.json, one divisor a pair (there as float32; these are the two digits behind them).
+# rope_scaling of Phi-3.5-mini's config.json, one divisor per pair (there as float32; these are the two digits behind them).
 PHI35 = {
     name: tuple(map(float, words.split()))
     for name, words in {
@@ -130,11 +130,11 @@ def setup(fig):
     right.set(
         yscale="log",
         xlim=(-0.02, 1.02),
-        ylim=(0.8, 90),
+        ylim=(0.8, 180),
         xlabel="pair, fast to slow",
         title="frequency divided by",
     )
-    right.set_yticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
+    right.set_yticks([2**i for i in range(8)], [str(2**i) for i in range(8)])
     right.minorticks_off()
     for ax in (left, right):
         ax.set_xticks([0, 0.5, 1], ["first", "middle", "last"])
@@ -150,6 +150,7 @@ def setup(fig):
         note=left.text(0.98, 0.03, "", transform=left.transAxes, fontsize=15, fontweight="bold", ha="right"),
         stretch=right.plot([], [], "o-", color=COLORS["rope"], ms=5, lw=2)[0],
         factor=right.axhline(1, color=COLORS["ink"], lw=2, ls="--"),
+        factor_name=right.text(0.0, 1, "tested / trained", fontsize=12, va="bottom"),
     )
 
 
@@ -178,6 +179,7 @@ def draw(moving, t):
     moving.note.set_text(f"{t['n_new']} of {t['n']} pairs meet new angles")
     moving.stretch.set_data(at, t["divided_by"])
     moving.factor.set_ydata([t["factor"], t["factor"]])
+    moving.factor_name.set_y(1.1 * t["factor"])
 
 
 def say(t):
@@ -204,16 +206,16 @@ spectrum_explorer = Explorer(
     title="Which wavelengths has the model seen, and which turn to angles that are new?",
     alt="Left: wavelength of each pair on a log scale, with the trained and the tested length as lines. Right: what each frequency is divided by.",
     knobs=[
-        Stops("base", [100.0, 10_000.0, 100_000.0, 500_000.0, 1_000_000.0, 10_000_000.0], 10_000.0, label="RoPE base"),
+        Stops("base", [100.0, 10_000.0, 100_000.0, 500_000.0, 1_000_000.0, 5_000_000.0], 10_000.0, label="RoPE base"),
         Stops("head_dim", [16, 32, 64, 128, 256], 128, label="rotary width"),
         Stops("trained", [2048, 4096, 8192, 32_768], 4096, unit="tokens", label="trained length"),
         Stops("tested", [2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072], 16_384, unit="tokens", label="tested length"),
-        Choice("kind", list(KINDS), "none", label="scaling"),
+        Choice("kind", list(KINDS), "NTK", label="scaling"),
     ],
-    player={"tested": None, "kind": None, "base": [10_000.0, 500_000.0, 10_000_000.0], "trained": [4096, 8192]},
+    player={"tested": None, "kind": None, "base": [10_000.0, 500_000.0, 5_000_000.0], "trained": [4096, 8192]},
     presets={"Llama 3's base": {"base": 500_000.0, "trained": 8192}, "llama3, 8 times": {"base": 500_000.0, "trained": 8192, "tested": 65_536, "kind": "llama3"}},
     facts=[
-        Fact({"base": 10_000.0, "trained": 4096}, "n_turned", 46, source="46 of 64 at base 1e4 in 4,096 tokens"),
+        Fact({"base": 10_000.0, "trained": 4096, "kind": "none"}, "n_turned", 46, source="46 of 64 at base 1e4 in 4,096 tokens"),
         Fact({"base": 500_000.0, "trained": 8192}, "n_turned", 35, source="35 of 64 at base 5e5 in 8,192 tokens"),
         Fact({"tested": 16_384, "kind": "dynamic, factor 2"}, "n_new", 0, source="InternLM2.5's factor 2.0: the slowest pair is divided by 7"),
         Fact({"tested": 16_384, "kind": "NTK"}, "slowest", 2 * pi * 4 * 10_000 ** (126 / 128), 1e-12,
@@ -260,4 +262,35 @@ def draw_ribbons(ax, order, rotary_dim=None):
     ax.text(-0.6, 0.88, "adjacent", ha="right", va="center", fontsize=14)
     ax.text(-0.6, 0.12, "half-split", ha="right", va="center", fontsize=14)
     ax.axis("off")
+    return "\n".join(lines)
+
+
+FAULT_COLORS = {
+    "wrong layout": "unseen",
+    "base a tenth": "q",
+    "scaling left out": "k",
+    "positions in bf16": "v",
+    "cache restarted": "new",
+}
+
+
+def draw_port_chart(fig, curves, groups):
+    """KL and loss of `book.ports.curves` against the position, on a log scale; returns the KL as text, a line for each fault."""
+    axes = fig.subplots(1, 2)
+    at = [(first + end + 1) / 2 for first, end in groups]
+    for ax, title in zip(axes, ("KL from the right model, nats", "loss minus its loss, nats"), strict=True):
+        ax.set(xscale="log", xlim=(0.9, 330), xlabel="token of the text", title=title)
+        ax.set_xticks([1, 4, 16, 64, 256], ["1", "4", "16", "64", "256"])
+        ax.minorticks_off()
+    axes[0].set_yscale("symlog", linthresh=0.01, linscale=0.5)
+    axes[0].set_ylim(-0.002, 8)
+    axes[0].set_yticks([0, 0.01, 0.1, 1], ["0", "0.01", "0.1", "1"])
+    chosen = [0, 1, 2, 4, 6, 7, 9, 11, 12]
+    lines = ["token".ljust(19) + "".join(f"{groups[i][0] + 1:>6}" for i in chosen)]
+    for name, color in FAULT_COLORS.items():
+        for ax, values in zip(axes, curves[name], strict=True):
+            ax.plot(at, values, "o-", color=COLORS[color], ms=4, label=name if ax is axes[0] else None)
+        told = [curves[name][0][i].item() for i in chosen]
+        lines.append(name.ljust(19) + "".join(f"{v:>6.1f}" if v >= 1 else f"{v:>6.2f}" for v in told))
+    fig.legend(loc="outside lower center", ncols=5)
     return "\n".join(lines)
