@@ -22,7 +22,8 @@ import lib
 from book import configs, evidence, ports
 from book.corpus import load_corpus
 from book.exercises import check, mine, progress
-from book.explore.ch04_rope_practice import KINDS, PHI35, SHAPES, draw_port_chart, draw_ribbons, spectrum_explorer
+from book.explore import ch04_rope_practice as pictures
+from book.explore.ch04_rope_practice import PHI35, SHAPES, spectrum_explorer
 from book.figures import COLORS, style
 from book.predict import check_close, check_equal, predict
 from lib import Scaling, apply_rope, inv_freq, layout_permutation, permute_heads, rope_cache
@@ -50,7 +51,7 @@ my_guess = None  # a list of eight row numbers
 order = layout_permutation(8, to="half").tolist()
 predict(my_guess, order)
 fig, ax = plt.subplots(figsize=(10, 4))
-pairs = draw_ribbons(ax, order)
+pairs = pictures.draw_ribbons(ax, order)
 plt.show()
 print(pairs)
 x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64).view(1, 1, 1, 4)
@@ -236,7 +237,7 @@ curves = ports.curves(model, ids, states)
 my_guess = None  # [wrong layout, base a tenth]
 predict(my_guess, [round(curves[fault][0][-1].item(), 1) for fault in ports.FAULTS[1:3]], "nats")
 fig = plt.figure(figsize=(12, 5.2))
-table = draw_port_chart(fig, curves, ports.GROUPS)
+table = pictures.draw_port_chart(fig, curves, ports.GROUPS)
 plt.show()
 print(table)
 detect, layouts = mine("04.detect"), {"half": "right", "adjacent": "wrong layout"}
@@ -371,7 +372,7 @@ slowest = inv_freq(128)[-1] / inv_freq(128, scaling=dynamic, length=8192)[-1]
 predict(my_guess, [round(10_000 * 4 ** (128 / 126)), round(slowest, 2)])
 for length, base in bases.items():
     print(f"dynamic, factor 2, trained 2,048, text of {length:,}: base {base:,.2f}")
-for kind in KINDS:
+for kind in pictures.KINDS:
     t = spectrum_explorer.table(kind=kind)
     counts = f"{t['n_kept']:>2} pairs kept, {t['n_divided']:>2} divided by 4 or more"
     print(f"{kind:<18} {counts}, {t['n_new']:>2} meet new angles")
