@@ -28,7 +28,7 @@ from book.exercises import check, progress
 from book.explore.ch06_mla import draw_cached, mla_explorer, read_queries
 from book.figures import COLORS, style
 from book.predict import TOLERANCES, check_close, check_equal, check_shape, predict
-from lib import GQA, KVCache, LatentCache, MLAttention, apply_rope, attend, permute_heads, rms_norm, rope_cache
+from lib import KVCache, LatentCache, MLAttention, apply_rope, attend, permute_heads, rms_norm, rope_cache
 
 style()
 torch.manual_seed(0)
@@ -550,7 +550,7 @@ for rank in (384, 256, 128, 64):
     written = lib.generate(smol, torch.tensor([start]), 10)[0, len(start):].tolist()
     _ = smol.load_state_dict(own, strict=False)
     print(f"{rank:>3} numbers: {tokenizer.decode(written)!r}")
-del smol, own, kept, layers, caches
+smol = own = kept = layers = caches = None  # their memory is free again
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "On eight GPUs MLA keeps more than GQA-8", "show": "", "text": "Tensor parallelism gives each GPU some heads and the KV heads that they read. One latent serves **all** heads: nobody can do without it.\n\n**Predict** the bytes per token that each of 8 GPUs keeps of DeepSeek-V3, as MLA and as GQA-8."}
 # Most of the squares in a third of the numbers, and the loss still notices: **variance kept is not loss kept**. Keys are cheap, values are not. SmolLM2 was not trained through a bottleneck; MLA's quality comes from **training** through the latent (TransMLA and MHA2MLA
@@ -563,7 +563,7 @@ del smol, own, kept, layers, caches
 # %% slideshow={"slide_type": "-"}
 my_guess = {"MLA": None, "GQA-8": None}
 v3_config = lib.read_config(configs.path("deepseek-v3"))
-grouped = v3_config.replace(layers=tuple(replace(x, attention=GQA(128, 8, 192, 128)) for x in v3_config.layers))
+grouped = v3_config.replace(layers=tuple(replace(x, attention=lib.GQA(128, 8, 192, 128)) for x in v3_config.layers))
 per_gpu = {name: lib.kv_bytes_per_gpu(c, 1, 8) for name, c in (("MLA", v3_config), ("GQA-8", grouped))}
 for name, value in per_gpu.items():
     predict(my_guess[name], value, f"bytes per token and GPU ({name})")

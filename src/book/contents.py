@@ -29,7 +29,7 @@ CHAPTERS = (
     Chapter("06", "06_mla", "Multi-head latent attention", 50, "one latent for all heads, and absorption", ("03", "05")),
     Chapter("07", "07_qk_norm", "QK-norm", 40, "bounded attention logits", ("01", "03")),
     Chapter("08", "08_tied_embeddings", "Tied embeddings", 35, "one tensor, two jobs"),
-    Chapter("09", "09_full_block", "The whole block", 60, "thirty lines equal to `lib`; trained beside the 2019 block", ("01", "02", "03", "05", "07")),
+    Chapter("09", "09_full_block", "The whole block", 70, "thirty lines equal to `lib`; trained beside the 2019 block", ("01", "02", "03", "05", "07")),
     Chapter("10", "10_real_models", "Real models", 60, "a port by hand, and the config detective", ("04", "05", "08")),
     Chapter("11", "11_kernels", "The block on a GPU, without a GPU", 60, "kernels in Triton: run in its interpreter, counted to the byte, compiled for three cards", ("01", "05", "06")),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Exercises of chapter 09: attention with its cache, from a blank cell, and which rows of a table of seeds are resolved."""
 
+from book.exercises.compare import same
 from book.exercises.core import Exercise, Mistake
 
 
@@ -108,11 +109,7 @@ def _keeps(function, case):
             f"right, but the cache holds {past[0].shape[1]} heads where {want[0].shape[1]} KV heads are enough."
             "\n  Question: are the heads repeated before or after they are kept?"
         )
-    if (
-        past[0].shape != want[0].shape
-        or not torch.allclose(past[0], want[0])
-        or not torch.allclose(past[1], want[1])
-    ):
+    if not all(same(kept, right) for kept, right in zip(past, want)):
         return (
             "right for this call, but what is kept is not the rotated keys and the values, [B, n_kv, S, dh]."
             "\n  Question: which keys does a later query meet, before or after their rotation?"
