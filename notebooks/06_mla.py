@@ -8,7 +8,7 @@
 # - **derive** absorption, and write it in a few lines;
 # - **explain** why a rotation must not stand inside it, and what decoupled RoPE does about that;
 # - **decide** when to absorb and when to expand;
-# - **spot** the five wrong numbers that circulate about MLA.
+# - **spot** five wrong counts of MLA's cache.
 #
 # You need chapters 03 (RoPE) and 05 (the KV cache). About 50 minutes.
 
@@ -72,7 +72,7 @@ print(f"as MHA {mha / 2**20:.2f} MiB a token; content keys of all heads 128 x 12
 #
 # At 23 tokens, put the keys of all heads side by side, a row a token: a [23, 60] matrix. **Predict** its rank.
 
-# %% slideshow={"slide_type": "subslide", "title": "GQA cuts the number of heads; MLA cuts the rank", "text": "Sizes all different: $d = 56$, $h = 6$, $d_c = 16$, keys of 10. Put the keys of all heads side by side, a row a token, for 23 tokens: a [23, 60] matrix.\n\n**Predict** its rank."}
+# %% slideshow={"slide_type": "subslide", "title": "GQA copies heads; MLA learns the map", "text": "Sizes all different: $d = 56$, $h = 6$, $d_c = 16$, keys of 10. Put the keys of all heads side by side, a row a token, for 23 tokens: a [23, 60] matrix.\n\n**Predict** its rank."}
 d, h, c, n, v, r, q_rank = 56, 6, 16, 10, 12, 4, 20
 S = 23  # tokens
 gen = torch.Generator().manual_seed(1)
@@ -91,7 +91,7 @@ predict(my_guess, rank)
 check_equal("rank of all keys together", rank, c)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# Each token's 60 key numbers come from 16. The heads differ, yet together they carry $d_c$ numbers a token. GQA cuts the number of heads; MLA cuts the rank.
+# Each token's 60 key numbers come from 16. The heads differ, yet together they carry $d_c$ numbers per token. GQA fixes $W^{UK}$ to copies of rows; MLA learns it.
 #
 # **But the saving is not there yet.** The score of a query with a cached token needs that token's key, and the key is not in the cache.
 # Making it again means multiplying every latent of the past by $W^{UK}$ **at every step**. At V3's size, over 2,048 tokens, for each layer
@@ -106,7 +106,7 @@ print(f"scores and weighted sum:    {attention / 1e9:6.2f} GFLOP")
 print(f"ratio: {remake / attention:.1f}")
 check_equal("at any length", remake / attention, V3["c"] * 256 / 320)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "Absorption moves a parenthesis: the matrix meets the query once", "text": "On the left $W^{UK}$ meets **every cached token**; on the right it meets **the query, once**. The value side is the same thought."}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Absorption moves a parenthesis: the matrix meets the query once", "text": "On the left $W^{UK}$ meets **every cached token**; on the right it meets **the query, once**. Values move the same way."}
 # Four hundred times the work of the attention itself. This is why "MLA is low-rank K and V" tells half of it: low rank alone moves the cost
 # from memory to arithmetic.
 #
@@ -119,7 +119,7 @@ check_equal("at any length", remake / attention, V3["c"] * 256 / 320)
 # On the left, $W^{UK}$ meets **every cached token**. On the right it meets **the query, once**, and the moved query
 # $\tilde q = W^{UK\top} q \in \mathbb{R}^{d_c}$ is compared with the latents as they lie in the cache. This is **absorption**.
 #
-# The value side is the same thought. The output of a head is a weighted sum of values, and the weights $a_s$ are plain numbers:
+# Values move the same way. The output of a head is a weighted sum of values, and the weights $a_s$ are plain numbers:
 #
 # $$\sum_s a_s \left(W^{UV} c_s\right) \;=\; W^{UV} \sum_s a_s c_s .$$
 
@@ -160,7 +160,7 @@ check_close("value side, millions", [two_out / 1e6, merged_out / 1e6], [125.8, 4
 #
 # ## 4 · What a rotation breaks
 #
-# RoPE turns the key of position $m$ by $R_m$ and the query of position $t$ by $R_t$ ([chapter 03](03_rope.ipynb)). With a made-again key the score is
+# RoPE turns the key of position $m$ by $R_m$ and the query of position $t$ by $R_t$ ([chapter 03](03_rope.ipynb)). With a key made again from the latent the score is
 #
 # $$\left(R_t q\right)^\top \left(R_m W^{UK} c_m\right) = q^\top R_{m-t} W^{UK} c_m .$$
 #
@@ -317,7 +317,8 @@ check_close("MQA with one wide head", layer.wo(out), outs["absorbed"][:, -1:])
 # `num_attention_heads` 128. **Predict** the bytes per token in bf16.
 #
 # And by how much is that smaller? "57 times." "71 times." "85 times." All three are computed correctly, against different things; the second cell below
-# shows which. The middle one compares the model with itself. In GQA's currency, with K and V of 128, MLA costs as much as 2.25 KV heads.
+# shows which. The middle one compares the model with itself. Measured in KV heads with K and V of 128, MLA costs as much as 2.25 of them. The most quoted figure is the V2 report's own, **93.3 %** less cache than DeepSeek 67B (GQA-8 in 95 layers): like for like,
+# element for element, it is 82.2 %. The rest is the format: the report serves V2 with a cache quantised to 6 bits on average (section 3.2.3), and 6 bits against 16 reproduce the figure.
 
 # %% slideshow={"slide_type": "slide", "title": "DeepSeek-V3 caches 576 numbers per token and layer", "ask": "Q13", "text": "`num_hidden_layers` 61, `kv_lora_rank` 512, `qk_rope_head_dim` 64, `num_attention_heads` 128.\n\n**Predict** the bytes per token in bf16."}
 my_guess = None
@@ -341,6 +342,8 @@ for words, elements in denominators:
 check_close("the three ratios", [e / 576 for _, e in denominators], [56.9, 71.1, 85.3], 0.001)
 groups = 576 / (2 * 128)
 print(f"{groups} KV heads")
+v2, dense = 60 * 576, 95 * 2 * 8 * 128  # numbers per token: DeepSeek-V2, DeepSeek 67B
+print(f"V2 against 67B: {1 - v2 / dense:.1%} fewer numbers; at 6 bits against 16: {1 - v2 * 6 / (dense * 16):.1%} fewer bits")
 check_equal("groups", groups, 2.25)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
@@ -575,7 +578,7 @@ print("all eight together: " + ", ".join(f"{name} {8 * value:,}" for name, value
 #
 # ## 10 · Bugs that shipped
 #
-# Five wrong counts, each from public code or a public table, for DeepSeek-V3 in bf16 bytes per token. The right one is 70,272.
+# Five wrong counts for DeepSeek-V3 in bf16 bytes per token: two that somebody printed (the address beside them), three that are easy to make. The right one is 70,272.
 
 # %% slideshow={"slide_type": "slide", "title": "Five wrong counts that shipped", "show": "printed", "text": "Bytes per token of DeepSeek-V3 in bf16, from public code or tables. Right: 70,272. Which of the five terms did each get wrong: the layers, the latent, the rope key, the heads, the two?"}
 L, b = 61, 2
@@ -588,22 +591,22 @@ wrong = {
 }
 for words, value in wrong.items():
     print(f"{value:>9,}  {value / mla:5.2f} times  {words}")
-check_close("published factors", [w / mla for w in wrong.values()], [1.78, 0.889, 15.1, 28.4, 24.9], 0.002)
+check_close("factors", [w / mla for w in wrong.values()], [1.78, 0.889, 15.1, 28.4, 24.9], 0.002)
 check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_104)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **The scale that follows the absorbed width.** After absorption q and k are 576 wide, and code that takes its scale from the width of what it is
-# given gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. ([Megatron-LM#1501](https://github.com/NVIDIA/Megatron-LM/issues/1501) reports a scale
+# **The scale that follows the absorbed width.** After absorption q and k are 576 wide, and code that computes its scale from the width of q
+# gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. ([Megatron-LM#1501](https://github.com/NVIDIA/Megatron-LM/issues/1501) reports a scale
 # from yet another wrong width, hidden size over heads.) The cell below tries it on our small layer.
 #
 # **The down projection sized with the wrong width.** Teaching code (junfanz1/MiniGPT-and-DeepSeek-MLA-Multi-Head-Latent-Attention#1) gave `kv_a_proj_with_mqa`
 # $d_c + d_{nope} = 640$ outputs. The rope key is 64 wide, so it is 576.
 #
-# **The factor that a YaRN model needs on top.** DeepSeek-V3's config has `rope_scaling` of type `yarn` with `factor` 40, `mscale` 1.0 and `mscale_all_dim` 1.0. The ratio of the two scales
-# cos and sin (here 1), and `mscale_all_dim` acts a second time, squared, on the softmax scale.
+# **The factor that a YaRN model needs on top.** DeepSeek-V3's config has `rope_scaling` of type `yarn` with `factor` 40, `mscale` 1.0 and `mscale_all_dim` 1.0. cos and sin are multiplied by
+# the ratio of their two temperatures (here 1); the softmax scale is multiplied by the square of the second, $(0.1 \ln 40 + 1)^2$ ([chapter 04](04_rope_in_practice.ipynb)).
 # ([Megatron-LM#1429](https://github.com/NVIDIA/Megatron-LM/issues/1429): `mscale` was taken for it.)
 
-# %% slideshow={"slide_type": "subslide", "title": "The scale does not follow the absorbed width", "show": "printed", "text": "Absorbed, q and k are 576 wide. Code that takes its scale from the width of what it is given gets $1/\\sqrt{576}$: the scores shrink, the softmax flattens, **nothing fails**. Right, in both forms: $1/\\sqrt{d_{nope} + d_R}$.\n\nA model with YaRN needs a factor on top (Megatron-LM#1429):"}
+# %% slideshow={"slide_type": "subslide", "title": "The scale does not follow the absorbed width", "show": "printed", "text": "Absorbed, q and k are 576 wide. Code that computes its scale from the width of q gets $1/\\sqrt{576}$: the scores shrink, the softmax flattens, **nothing fails**. Right, in both forms: $1/\\sqrt{d_{nope} + d_R}$.\n\nA model with YaRN needs a factor on top (Megatron-LM#1429):"}
 key = ways["absorbed"].latent[:, None]  # [1, 1, 24, c + r]
 right = attend(wide_q, key, key[..., :c], scale=(n + r) ** -0.5)
 flat = attend(wide_q, key, key[..., :c])  # no scale given: it follows the width that came, c + r

@@ -164,7 +164,7 @@ class MLA:
             "MLA", n_heads=self.n_heads, kv_lora_rank=self.kv_lora_rank, qk_rope_head_dim=self.qk_rope_head_dim,
             v_head_dim=self.v_head_dim,
         )  # fmt: skip
-        if self.qk_nope_head_dim != 0:
+        if self.qk_nope_head_dim != 0 or isinstance(self.qk_nope_head_dim, bool):
             _whole("MLA", qk_nope_head_dim=self.qk_nope_head_dim)
         if self.q_lora_rank is not None:
             _whole("MLA", q_lora_rank=self.q_lora_rank)

@@ -38,6 +38,21 @@ elements = Exercise(
             "On which index does k^R depend, and on which does q^R?",
         ),
         Mistake(
+            lambda h, c, n, r, v: 2 * c + r,
+            "Two latents are counted: keys and values are made from one and the same.",
+            "From how many cached vectors is a value made?",
+        ),
+        Mistake(
+            lambda h, c, n, r, v: h * c,
+            "One latent for each head is counted, and no rope key: all heads share both.",
+            "On which index does the latent depend: on the head, or on the token alone?",
+        ),
+        Mistake(
+            lambda h, c, n, r, v: h * (c + r),
+            "Latent and rope key are counted once per head: all heads share them.",
+            "What would the second head find that the first has not kept already?",
+        ),
+        Mistake(
             lambda h, c, n, r, v: c + n,
             "The width without RoPE was added; the cached key is the one with RoPE.",
             "Which of the two parts of a key is made again from the latent?",
@@ -89,6 +104,45 @@ def _scores_transposed(q_nope, q_rope, w_uk, cached):
     ) ** -0.5
 
 
+def _apart(q_nope, q_rope, w_uk, cached):
+    """The two parts scaled by their own widths."""
+    n, r = q_nope.shape[-1], q_rope.shape[-1]
+    content = _scores(q_nope, q_rope, w_uk, cached, 1.0, rope=False)
+    return content * n**-0.5 + (_scores(q_nope, q_rope, w_uk, cached, 1.0) - content) * r**-0.5
+
+
+def _rope_first(q_nope, q_rope, w_uk, cached):
+    """The cached row read as the rope key and then the latent."""
+    import torch
+
+    r = q_rope.shape[-1]
+    return _scores(q_nope, q_rope, w_uk, torch.cat([cached[:, r:], cached[:, :r]], 1))
+
+
+def _makes_keys(function, case):
+    """Whether the function does much more arithmetic than the absorbed form: then every cached token met W_UK."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    g = torch.Generator().manual_seed(1)
+    h, n, r, c, S = 4, 8, 2, 16, 512
+    large = [
+        torch.randn(*shape, generator=g, dtype=torch.float64)
+        for shape in ((h, n), (h, r), (h, n, c), (S, c + r))
+    ]
+    counts = []
+    for each in (_scores, function):
+        with FlopCounterMode(display=False) as counter:
+            each(*large)
+        counts.append(counter.get_total_flops())
+    if counts[1] <= 2 * counts[0]:
+        return None
+    return (
+        f"the scores are right, and every cached token met W_UK: {counts[1]:,} FLOPs over 512 tokens, where {counts[0]:,} do."
+        "\n  Question: which bracket is yours, q^T (W c) or (q^T W) c?"
+    )
+
+
 def _softmaxed(q_nope, q_rope, w_uk, cached):
     return _scores(q_nope, q_rope, w_uk, cached).softmax(-1)
 
@@ -99,7 +153,18 @@ absorb = Exercise(
     kind="implement",
     cases=_score_cases,
     reference=lambda q_nope, q_rope, w_uk, cached: _scores(q_nope, q_rope, w_uk, cached),
+    work=_makes_keys,
     mistakes=[
+        Mistake(
+            _apart,
+            "The two parts are scaled by their own widths; the key of a head is both together, n + r wide.",
+            "Which single number divides the score of a head?",
+        ),
+        Mistake(
+            _rope_first,
+            "The row is read as the rope key and then the latent; it holds the latent first.",
+            "Which columns of `cached` are the latent?",
+        ),
         Mistake(
             lambda q_nope, q_rope, w_uk, cached: _scores(
                 q_nope, q_rope, w_uk, cached, cached.shape[-1] ** -0.5
@@ -181,7 +246,10 @@ def _rows(down, gain, cos, sin, norm=True, turn=True, layout="adjacent", after=T
 
     c = gain.shape[0]
     latent, k_rope = down[:, :c], down[:, c:]
-    if norm:
+    if norm == "whole row":
+        both = rms_norm(down, torch.cat([gain, torch.ones_like(down[0, c:])]))
+        latent, k_rope = both[:, :c], both[:, c:]
+    elif norm:
         latent = rms_norm(latent, gain if after else None)
     if turn:
         k_rope = apply_rope(k_rope[None, None], cos, sin, layout)[0, 0]
@@ -207,6 +275,11 @@ rows = Exercise(
             lambda down, gain, cos, sin: _rows(down, gain, cos, sin, norm=False),
             "The latent is cached before its norm; W_UK and W_UV expect it after.",
             "Which module stands between `wkv_a` and `wkv_b`?",
+        ),
+        Mistake(
+            lambda down, gain, cos, sin: _rows(down, gain, cos, sin, norm="whole row"),
+            "The norm runs over the whole row; it belongs to the latent alone.",
+            "How many numbers has the gain, and how many the row?",
         ),
         Mistake(
             lambda down, gain, cos, sin: _rows(down, gain, cos, sin, after=False),
