@@ -149,7 +149,7 @@ for name, (h, n_kv, dh) in shapes.items():
 # a key at the *same* position.
 #
 # Then SmolLM2, whose file is half-split, continues two prompts as it is and as if it were adjacent: "The sun rises in the east and sets in the", and a count to ten that
-# starts again. **Predict** how many of the first eight tokens agree, for each prompt.
+# starts again. **Predict** how many of the first eight tokens agree.
 
 # %% slideshow={"slide_type": "slide", "title": "The first token looks right in either layout", "show": "printed", "ask": "Q7", "text": "Random queries and keys of width 64, right against wrong layout. **Predict** the error for a query and a key at the *same* position."}
 def turn(x, position, theta, layout="half"):
@@ -343,8 +343,8 @@ check("04.why_base", why_base_solution)
 #
 # So either train on longer texts, at a base that suits them, or **scale** the frequencies so that longer texts stay inside known angles.
 #
-# Move the sliders (heads of 128, base 10,000, trained on 4,096 tokens). On the left, grey is before scaling; orange crosses meet new angles at the tested length. Try each kind at 16,384 tokens, and see on the right what it
-# does to the fast pairs. Section 6 derives each.
+# Move the sliders (heads of 128, base 10,000, trained on 4,096 tokens). On the left, grey is before scaling; orange crosses meet new angles at the tested length. Try each kind at 16,384 tokens, and see right what it
+# does to fast pairs. Section 6 derives each.
 
 # %% slideshow={"slide_type": "slide", "title": "Try each kind of scaling at 16,384 tokens: which pairs meet new angles?"}
 spectrum_explorer
