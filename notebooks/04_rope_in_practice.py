@@ -149,7 +149,7 @@ for name, (h, n_kv, dh) in shapes.items():
 # a key at the *same* position.
 #
 # Then SmolLM2, whose file is half-split, continues two prompts as it is and as if it were adjacent: "The sun rises in the east and sets in the", and a count to ten that
-# starts again. **Predict** how many of the first eight tokens agree, for each prompt.
+# starts again. **Predict** how many of the first eight tokens agree.
 
 # %% slideshow={"slide_type": "slide", "title": "The first token looks right in either layout", "show": "printed", "ask": "Q7", "text": "Random queries and keys of width 64, right against wrong layout. **Predict** the error for a query and a key at the *same* position."}
 def turn(x, position, theta, layout="half"):
@@ -312,7 +312,7 @@ for base, length in ((1e4, 4096), (5e5, 8192)):
     print(f"base {base:,.0f}: {n} of 64 pairs complete a turn within {length:,} tokens, {64 - n} do not")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *In words: three curves fall from 1 with the logarithm of the distance, in growing ripples. That of 10,000 reaches 0 first, the others ten times farther out.*
+# *In words: three curves fall from 1 with the logarithm of the distance, in growing ripples. That of 10,000 reaches 0 first, the others more than ten times farther out.*
 #
 # **Exercise 3. Why does a larger RoPE base help long contexts?** Choose, and give the first distance at which the mean cosine is below 0 for SmolLM2: heads of 64, base 100,000.
 #
@@ -343,8 +343,8 @@ check("04.why_base", why_base_solution)
 #
 # So either train on longer texts, at a base that suits them, or **scale** the frequencies so that longer texts stay inside known angles.
 #
-# Move the sliders (heads of 128, base 10,000, trained on 4,096 tokens). On the left, grey is before scaling; orange crosses meet new angles at the tested length. Try each kind at 16,384 tokens, and see on the right what it
-# does to the fast pairs. Section 6 derives each.
+# Move the sliders (heads of 128, base 10,000, trained on 4,096 tokens). On the left, grey is before scaling; orange crosses meet new angles at the tested length. Try each kind at 16,384 tokens, and see right what it
+# does to fast pairs. Section 6 derives each.
 
 # %% slideshow={"slide_type": "slide", "title": "Try each kind of scaling at 16,384 tokens: which pairs meet new angles?"}
 spectrum_explorer
@@ -352,7 +352,7 @@ spectrum_explorer
 # %% [markdown] slideshow={"slide_type": "notes"}
 # ## 6 · Scaling, derived
 #
-# A model trained on $L_0$ tokens shall read $s L_0$.
+# A model trained on $L_0$ tokens is to read $s L_0$.
 #
 # **Linear**: divide every frequency by $s$. No angle is new, but neighbours now differ by $1/s$ radian in the fastest pair, which told them apart.
 #
@@ -498,10 +498,10 @@ def dynamic_solution(q, k, factor, trained, base):
 
 check("04.dynamic", dynamic_solution)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "Not every dimension turns", "show": "", "text": "Partial rotary: only the first part of each head turns, the rest carries content. Exponent and pairs know the **rotary** width only. (`04.partial`)"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Not every dimension turns", "show": "", "text": "Partial rotary: only the first part of each head turns, the rest carries content. It is right at position 0 and drifts from there: which width did somebody take for which? (`04.partial`)"}
 # ## 7 · Not every dimension, not every layer, not one base
 #
-# **Partial rotary.** Some models turn only the first part of each head; the rest carries content without position. Exponent and pairs then know its width only.
+# **Partial rotary.** Some models turn only the first part of each head; the rest carries content without position.
 #
 # **Exercise 7. Find the fault.** Partial rotary, half-split, for one head vector `x` $[d_h]$. It is right at position 0 and drifts from there. Mend it.
 
@@ -591,7 +591,7 @@ check("04.read_base", read_base_solution)
 #
 # | kind | further fields | models |
 # |---|---|---|
-# | `linear` | | Gemma 3's global layers |
+# | `linear` | | global layers of Gemma 3 from 4B on |
 # | `dynamic` | | InternLM2.5 (`factor` 2.0) |
 # | `llama3` | `low_freq_factor`, `high_freq_factor` | Llama 3.1 and later |
 # | `yarn` | `beta_fast`, `beta_slow`, `truncate`, `attention_factor`, `mscale`, `mscale_all_dim` | gpt-oss, OLMo 3, DeepSeek |

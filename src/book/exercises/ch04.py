@@ -137,6 +137,11 @@ def _share_right(logp, ids):
     return (logp[:-1].argmax(1) == ids[1:]).double().mean()
 
 
+def _signed(logits, ids):
+    loss = {name: float(_next_loss(each.log_softmax(-1), ids)) for name, each in logits.items()}
+    return min(loss, key=loss.get) if loss["half"] - loss["adjacent"] > 0.1 else None
+
+
 detect = Exercise(
     id="04.detect",
     title="Tell a checkpoint's layout by its loss",
@@ -158,6 +163,10 @@ detect = Exercise(
         Mistake(_measured(lambda logp, ids: _next_loss(logp, ids).exp()), "The perplexities are compared; the 0.1 of the text is in nats.", "By how much do two perplexities near 20 differ when the losses differ by 0.1?"),
         Mistake(_measured(lambda logp, ids: -logp[:-1].gather(1, ids[1:, None]).exp().mean()), "Probabilities are averaged; the loss averages their logarithms.", "What does one token of probability 0 do to each of the two?"),
         Mistake(_measured(lambda logp, ids: _next_loss(logp, ids), margin=1.0), "The difference must pass 1 nat; the text asks for 0.1.", "What does your function say of losses of 3.0 and 3.5?"),
+        Mistake(_signed, "The difference has a sign, and your comparison needs its size: one of the two layouts is never told.", "What is loss[\"half\"] - loss[\"adjacent\"] of an adjacent checkpoint, and of a half-split one?"),
+        Mistake(lambda logits, ids: _by_loss(logits, ids) or "half", "Where the two losses are as good as equal, your function says half; it should say None.", "What should it say of a model that has no RoPE?"),
+        Mistake(lambda logits, ids: _by_loss(logits, ids) or "adjacent", "Where the two losses are as good as equal, your function says adjacent; it should say None.", "What should it say of a model that has no RoPE?"),
+        Mistake(lambda logits, ids: _by_loss(logits, ids) and "half", "A clear difference is always half-split.", "Which of the two losses is smaller?"),
         Mistake(lambda logits, ids: None if _by_loss(logits, ids) else min(logits, key=lambda name: float(_next_loss(logits[name].log_softmax(-1), ids))), "None is returned for a clear difference, and a layout for a small one.", "When is the answer not resolved?"),
     ],
 )  # fmt: skip

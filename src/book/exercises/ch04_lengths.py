@@ -74,6 +74,8 @@ llama3 = Exercise(
     mistakes=[
         Mistake(_bands(_share, lambda keep, theta, factor: (1 - keep) * theta + keep * theta / factor), "The two limits, or the two ends, are exchanged: fast pairs are divided, slow ones kept.", "Which pairs has training shown all angles?"),
         Mistake(_bands(), "The share kept is not held between 0 and 1: beyond the limits the blend goes on.", "What is the share of a pair that turned 100 times?"),
+        Mistake(_bands(lambda keep: keep.clamp(min=0)), "The share kept is not held below 1: fast pairs are sped up.", "What is the share of a pair that turned 100 times?"),
+        Mistake(_bands(lambda keep: keep.clamp(max=1)), "The share kept is not held above 0: slow pairs are divided by more than the factor, or turn backwards.", "What is the share of a pair that never completed a turn?"),
         Mistake(_bands(_share, _wavelengths_blended), "Wavelengths are blended; the rule blends frequencies.", "Half kept, factor 8: what is the frequency, and what is one over the mean wavelength?"),
         Mistake(_bands(_share, lambda keep, theta, factor: _wavelengths_blended(1 - keep, theta, factor)), "Wavelengths are blended, with the two shares exchanged.", "Which pairs keep their wavelength?"),
         Mistake(_bands(_share, lambda keep, theta, factor: keep * theta + (1 - keep) * theta * factor), "Slow pairs are multiplied by the factor; they must turn more slowly.", "Which angle does the slowest pair reach at factor times the old length?"),
@@ -130,6 +132,16 @@ def _ramp(at=None, share=_share, blend=None, down=floor, up=ceil, shift=0, swap=
     return wrong
 
 
+def _without_two_pi_of(end):
+    """Pair numbers in which one of the two ends is counted in radians; every case has a slow end of at most 2 turns."""
+
+    def at(pairs, original, base, turns):
+        radians = (turns > 2) == (end is max)
+        return pairs * log(original / (turns * (1 if radians else 2 * pi))) / log(base)
+
+    return at
+
+
 def _same(x):
     return x
 
@@ -153,6 +165,10 @@ yarn = Exercise(
         Mistake(_ramp(lambda pairs, original, base, turns: 2 * pairs * log(original / (turns * 2 * pi)) / log(base)), "A factor of 2: that is the number of the dimension, not of the pair.", _WHICH),
         Mistake(_ramp(lambda pairs, original, base, turns: pairs * log(original / (turns * 2 * pi)) / (2 * log(base))), "A factor of 2 is missing: d_h is twice the number of pairs.", _WHICH),
         Mistake(_ramp(lambda pairs, original, base, turns: pairs * log(original / turns) / log(base)), "2 pi is missing: these are radians, not turns.", _WHICH),
+        Mistake(_ramp(_without_two_pi_of(max)), "2 pi is missing at the fast end.", _WHICH),
+        Mistake(_ramp(_without_two_pi_of(min)), "2 pi is missing at the slow end.", _WHICH),
+        Mistake(_ramp(lambda pairs, original, base, turns: pairs * log(original / (turns * 2 * pi)) / log(1e4)), "The base is fixed at 10,000.", "Which argument have you not used?"),
+        Mistake(lambda theta, factor, original, base, fast, slow: _llama3(theta / factor, 1 / factor, factor * original, slow, fast), "The share divided rises with the number of turns: fast pairs are divided; and it should run over the number of the pair.", "Which pairs has training shown all angles?"),
         Mistake(_ramp(lambda pairs, original, base, turns: pairs * log(original * turns / (2 * pi)) / log(base)), "The number of turns is on the wrong side of the fraction.", "Does a pair that turned more often have a larger or a smaller number?"),
         Mistake(lambda theta, factor, original, base, fast, slow: _ramp()(theta, factor, factor * original, base, fast, slow), "Turns are counted in the new length; training had the original one.", "In which length did the model meet its angles?"),
         Mistake(lambda theta, factor, original, base, fast, slow: _llama3(theta, factor, original, slow, fast), "The share runs over the number of turns: that is llama3's rule. YaRN's runs over the number of the pair.", "Half-way between the two ends of the ramp: which share is divided?"),
@@ -275,6 +291,7 @@ dynamic = Exercise(
         Mistake(_decoded(query_at=lambda T: 0), "The query is not turned.", "At which position is the last of T tokens?"),
         Mistake(_decoded(key_at=lambda t: 0), "The keys are not turned at all.", "Which positions do the keys have?"),
         Mistake(_decoded(key_at=lambda t: t + 1), "The keys' positions begin at 1, and the query's do not.", "How far is the last query from its own key?"),
+        Mistake(_decoded(key_at=lambda t: 2 * t), "The keys are turned twice: once when cached and once when read.", "Which angle has key 3 in your scores?"),
         Mistake(_decoded(query=0), "The first query is scored, not the last.", "Whose scores are asked for?"),
         Mistake(lambda q, k, factor, trained, base: k @ q[-1], "Nothing is turned.", "Which positions do the keys have?"),
         Mistake(lambda q, k, factor, trained, base: _scores(q, k, factor, trained, base).softmax(0), "These are weights; scores are asked for.", "Do your numbers add up to 1?"),

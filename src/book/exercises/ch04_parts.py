@@ -67,6 +67,22 @@ def _with(**wrong):
     return each
 
 
+def _turn(a, b, cos, sin):
+    return a * cos - b * sin, a * sin + b * cos
+
+
+def _pieces(turn, halves=lambda x, r: (x[: r // 2], x[r // 2 : r])):
+    """The solution with another turn, or other halves."""
+
+    def wrong(x, rotary_dim, position, base):
+        import torch
+
+        angle = position * base ** (-torch.arange(0, rotary_dim, 2, dtype=torch.float64) / rotary_dim)
+        return torch.cat([*turn(*halves(x, rotary_dim), angle.cos(), angle.sin()), x[rotary_dim:]])
+
+    return wrong
+
+
 def _head(x, r):
     return x.shape[-1]
 
@@ -95,6 +111,10 @@ partial = Exercise(
         Mistake(_with(width=lambda x, r: x.shape[-1] - r), "The exponent is divided by the width of the part that does NOT turn.", "How wide is the part that turns?"),
         Mistake(_with(width=lambda x, r: 2 * r), "A factor of 2 too many in the exponent: the frequencies fall too slowly.", "Which frequency should pair 1 of 2 have at base 10,000: 0.01 or 0.1?"),
         Mistake(_with(sign=-1.0), "The frequencies are right, and every pair turns the other way.", "Where do the signs of the two sines belong?"),
+        Mistake(_pieces(lambda a, b, cos, sin: (a * sin - b * cos, a * cos + b * sin)), "cos and sin are exchanged.", "Which of the two is 1 at position 0?"),
+        Mistake(_pieces(lambda a, b, cos, sin: (a * cos + b * sin, a * sin - b * cos)), "Both signs are turned: that is a mirror, not a rotation.", "What comes out at position 0?"),
+        Mistake(_pieces(_turn, lambda x, r: (x[-r:][: r // 2], x[-r:][r // 2 :])), "The last dimensions are turned and put in front of what they replace: some are there twice.", "Which dimensions must come out unchanged, and where?"),
+        Mistake(_pieces(_turn, lambda x, r: (x[:r:2], x[1:r:2])), "Neighbours are taken as pairs, and put back as halves: that is a permutation as well.", "Which dimension is the partner of dimension 0 in half-split?"),
         Mistake(_with(sign=-1.0, width=_head), "Every pair turns the other way, and the exponent still runs over head_dim.", "Was the sign the fault?"),
         Mistake(lambda x, rotary_dim, position, base: _partial(x, rotary_dim, position + 1, base), "The position is one too large.", "Which position leaves a vector as it is?"),
         Mistake(lambda x, rotary_dim, position, base: _partial(x, rotary_dim, 1, base), "The position is not used.", "Which position leaves a vector as it is?"),
@@ -140,6 +160,17 @@ def _raises(config):
     return config["rope_theta"]
 
 
+def _none_opened(config):
+    if config.get("rope_parameters", {}) is None:
+        raise AttributeError("'NoneType' object has no attribute 'get'")
+    return _read(config)
+
+
+def _only_kinds(config):
+    nested = config.get("rope_parameters") or {}
+    return _read(config | {"rope_parameters": nested.get("full_attention", {})})
+
+
 def _only_nested(config):
     return _read({"rope_parameters": config.get("rope_parameters")})
 
@@ -155,6 +186,9 @@ read_base = Exercise(
         Mistake(lambda config: config.get("rope_theta", 10000.0), "Only the old field is read, and 10,000 stands in for everything else.", "What does your function say of a Llama 3 file that transformers 5 wrote?"),
         Mistake(lambda config: config.get("rope_theta"), "Only the old field is read.", "Where does transformers 5 write the base?"),
         Mistake(_raises, "config[\"rope_theta\"] raises where the field is not there.", "What does .get do for a name that is missing?"),
+        Mistake(_none_opened, "rope_parameters may be there and hold nothing: None has no .get.", "What does config.get(\"rope_parameters\", {}) give where the file says null?"),
+        Mistake(_only_kinds, "Where rope_parameters has no kinds of layers, its own base is not read.", "What are the keys of rope_parameters in the Llama file?"),
+        Mistake(lambda config: _read(config | {"rope_parameters": None}), "rope_parameters is not read: files of transformers 5 have their base there.", "Which object of the Llama file holds its base?"),
         Mistake(_only_nested, "Only rope_parameters is read: files from before transformers 5 have no such object.", "Where has the Qwen3 file its base?"),
         Mistake(_reads(missing=10000.0), "Where the file says nothing, your function says 10,000: nobody will notice when that is wrong.", "What can a caller do with None that it cannot do with 10,000?"),
         Mistake(_reads(nested_first=False), "Where both are there, the old field wins; it may be a leftover default.", "Which of the two did the newer program write?"),
