@@ -58,5 +58,4 @@ def add(site):
         '<script src="_static/book-sections.js"></script>\n<script src="_static/book-search.js"></script>\n'
     )
     page.write_text(text.replace("</body>", ours + "</body>", 1), encoding="utf-8")
-    (site / "searchindex.js").unlink(missing_ok=True)
     return found
