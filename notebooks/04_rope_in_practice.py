@@ -291,7 +291,7 @@ print(f"frequencies in bfloat16: pair {int(off.argmax())} is {off.max():.1f} rad
 # One hand of the clock comes round again; all 64 together do not. A query that meets a key equal to itself scores $|q|^2$ times the mean of their
 # cosines, where all pairs are equally long. **Predict** the first distance at which it falls below 0, for base 10,000.
 
-# %% slideshow={"slide_type": "slide", "title": "The base decides how far near is told from far", "show": "picture printed", "ask": "Q9", "text": "The fastest pair turns by one radian per token at every base. **Predict:** over 131,072 tokens, how many turns does the slowest pair of a head of 128 make at base 10,000? At 500,000? Where does the mean cosine fall below 0?"}
+# %% slideshow={"slide_type": "slide", "title": "The base decides how far near is told from far", "show": "picture", "ask": "Q9", "text": "The fastest pair turns by one radian per token at every base. **Predict:** over 131,072 tokens, how many turns does the slowest pair of a head of 128 make at base 10,000? At 500,000? Where does the mean cosine fall below 0?"}
 my_guess = None  # [turns at 10,000, turns at 500,000, first distance below 0]
 distances = torch.arange(1, 131_073, dtype=torch.float64)
 turns, below = {}, {}
@@ -392,7 +392,7 @@ def my_llama3(theta, factor, original, low, high):
 # %% tags=["check"]
 check("04.llama3", my_llama3)
 
-# %% tags=["solution"] jupyter={"source_hidden": true} slideshow={"slide_type": "subslide", "title": "llama3 in three lines", "show": "code"}
+# %% tags=["solution"] jupyter={"source_hidden": true} slideshow={"slide_type": "-", "show": "code"}
 def llama3_solution(theta, factor, original, low, high):
     turns = original * theta / (2 * pi)
     keep = ((turns - low) / (high - low)).clamp(0, 1)
@@ -417,7 +417,7 @@ def my_yarn(theta, factor, original, base, fast, slow):
 # %% tags=["check"]
 check("04.yarn", my_yarn)
 
-# %% tags=["solution"] jupyter={"source_hidden": true} slideshow={"slide_type": "subslide", "title": "YaRN's frequencies", "show": "code"}
+# %% tags=["solution"] jupyter={"source_hidden": true} slideshow={"slide_type": "-", "show": "code"}
 def yarn_solution(theta, factor, original, base, fast, slow):
     from math import ceil, floor
 
@@ -475,7 +475,7 @@ print(f"pair 15 of Llama-3.2-1B: {scaled['Llama-3.2-1B'][15]:.9f}; scaling left 
 # **Exercise 6. Find the fault: dynamic NTK with a cache.** A decoder of one head caches each key as it comes and scores the last query `q[-1]` against all keys; `q` and `k` are $[T, d_h]$. Up to the trained
 # length it is right; beyond, its scores are not those of a single pass over the whole text. Mend it. (`turn` is section 3's.)
 
-# %% tags=["exercise"]
+# %% tags=["exercise"] slideshow={"slide_type": "-", "show": "code"}
 def my_scores(q, k, factor, trained, base):
     cached, d_h = [], k.shape[-1]
     for t in range(len(k)):
@@ -505,7 +505,7 @@ check("04.dynamic", dynamic_solution)
 #
 # **Exercise 7. Find the fault.** Partial rotary, half-split, for one head vector `x` $[d_h]$. It is right at position 0 and drifts from there. Mend it.
 
-# %% tags=["exercise"]
+# %% tags=["exercise"] slideshow={"slide_type": "-", "show": "code"}
 def my_partial(x, rotary_dim, position, base):
     theta = base ** (-torch.arange(0, rotary_dim, 2).double() / x.shape[-1])
     cos, sin = (position * theta).cos(), (position * theta).sin()
