@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from book.exercises import Exercise, verdict
+from book.exercises.compare import same
 from book.exercises.rewrite import variants
 from tolerances import distance
 
@@ -60,6 +61,14 @@ def test_a_slip_that_no_list_foresaw_is_named():
     for words, answer in wrong.items():
         said = exercise().judge(answer)
         assert said.state == "slip" and words in said.text, said.text
+
+
+def test_an_infinite_entry_is_met_by_itself_alone():
+    """Otherwise a slip that overflows would lend its name to every wrong function, and a finite number would pass for a mask."""
+    infinite = torch.tensor([float("inf"), float("-inf"), 1.0])
+    assert same(infinite.clone(), infinite)
+    for wrong in ([0.5, float("-inf"), 1.0], [float("inf"), -1e9, 1.0], [float("-inf"), float("inf"), 1.0]):
+        assert not same(torch.tensor(wrong), infinite), wrong
 
 
 def test_another_function_is_not_named_and_an_error_is_told_as_one():

@@ -36,11 +36,15 @@ def _set_key(entries):
 
 
 def _close(a, b, tol):
-    """Entry by entry, for two float arrays of one shape: relative, and the largest entry counts with a tenth of it."""
+    """Entry by entry, for two float arrays of one shape: relative, and the largest entry counts with a tenth of it.
+
+    An infinite entry of b equals itself alone: no distance is small beside it.
+    """
     with np.errstate(all="ignore"):
         finite = np.abs(b[np.isfinite(b)])
         scale = finite.max() if finite.size else 0.0
-        return (a == b) | (np.abs(a - b) <= tol * (np.abs(b) + 0.1 * scale)) | (np.isnan(a) & np.isnan(b))
+        near = np.isfinite(b) & (np.abs(a - b) <= tol * (np.abs(b) + 0.1 * scale))
+        return (a == b) | near | (np.isnan(a) & np.isnan(b))
 
 
 def difference(got, want, tol=None, number_tol=TYPED_TOL):
