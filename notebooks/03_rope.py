@@ -403,7 +403,7 @@ check_equal("same weights, other direction: another model", bool((minus - plus).
 # $|q_i||k_i|$ to a score, so we measure that product on real text, as Barbero et al. 2024 do for Gemma 7B ([arXiv 2410.06205](https://arxiv.org/abs/2410.06205)).
 # We take layer 16 because its head 0, of all 270 heads, gives the most weight to the token just before. **Predict** the share that the loudest four of its 32 pairs carry. The control: random $W_q$ and $W_k$ with the same row norms.
 
-# %% slideshow={"slide_type": "subslide", "title": "Four of 32 pairs carry most, in every head", "show": "printed picture"}
+# %% slideshow={"slide_type": "subslide", "title": "Four of 32 pairs carry most, in every head", "show": "printed", "text": "SmolLM2, layer 16 (its head 0 looks one token back more than any other head), two excerpts of real text, keys and queries before RoPE.\n\n- What share of $|q_i||k_i|$ do a head's four loudest pairs of 32 carry? By chance it would be an eighth.\n- Control: random $W_q$ and $W_k$ with the same row norms.\n- Do the loud pairs lie among the fast ones or the slow ones?"}
 my_guess = None  # per cent
 folder = lib.find_model()
 model = lib.load_model(folder, torch.float32)
