@@ -448,7 +448,7 @@ def claims_solution():
 
 check("00.claims", claims_solution)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "Where to go from here", "show": "", "text": "- in order: each chapter takes one box of the picture apart\n- a port talks nonsense: chapter 04\n- memory is short: chapters 05 and 06\n- a config.json to read: chapter 10\n- \"everyone uses pre-norm, SwiGLU, RoPE and no biases\" is **nearly** true: OLMo 2, Gemma 3 and gpt-oss say otherwise"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Where to go from here", "show": "", "text": "- in order: each chapter takes one box of the picture apart\n- a port talks nonsense: [chapter 04](04_rope_in_practice.ipynb)\n- memory is short: chapters [05](05_kv_cache.ipynb) and [06](06_mla.ipynb)\n- a config.json to read: [chapter 10](10_real_models.ipynb)\n- \"everyone uses pre-norm, SwiGLU, RoPE and no biases\" is **nearly** true: OLMo 2, Gemma 3 and gpt-oss say otherwise"}
 # ## What you can do now
 #
 # You **named** six changes and saw the place of each; **counted** both blocks and found that one change alone shrinks the cache; **told** computed

@@ -123,7 +123,7 @@ def error_without(kind):
 errors = {kind: error_without(kind) for kind in ("wq.w", "wk.w", "bias", "norm", "nothing")}
 check_equal("left out, another layer", [k for k, e in errors.items() if e > 0.01], ["wq.w", "wk.w", "bias", "norm"])
 
-# %% slideshow={"slide_type": "slide", "title": "The trap of the KV heads: W_k has n_kv heads, not h / n_kv", "ask": "Q8", "text": "A converter used $h / n_{kv}$, the group size (llama.cpp#3364). TinyLlama has 32 heads, 4 KV heads, heads of 64: $W_k$ has 256 rows. **Predict** how many end in a wrong place."}
+# %% slideshow={"slide_type": "slide", "title": "The trap of the KV heads: W_k has n_kv heads, not h / n_kv", "ask": "Q8", "text": "A converter used $h / n_{kv}$, the group size ([llama.cpp#3364](https://github.com/ggml-org/llama.cpp/issues/3364)). TinyLlama has 32 heads, 4 KV heads, heads of 64: $W_k$ has 256 rows. **Predict** how many end in a wrong place."}
 def misplaced(n_heads, n_kv_heads, head_dim):
     rows = torch.arange(n_kv_heads * head_dim)
     right, wrong = (permute_heads(rows, blocks) for blocks in (n_kv_heads, n_heads // n_kv_heads))

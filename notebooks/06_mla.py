@@ -599,14 +599,14 @@ check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_
 # gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. ([Megatron-LM#1501](https://github.com/NVIDIA/Megatron-LM/issues/1501) reports a scale
 # from yet another wrong width, hidden size over heads.) The cell below tries it on our small layer.
 #
-# **The down projection sized with the wrong width.** Teaching code (junfanz1/MiniGPT-and-DeepSeek-MLA-Multi-Head-Latent-Attention#1) gave `kv_a_proj_with_mqa`
+# **The down projection sized with the wrong width.** Teaching code ([MiniGPT-and-DeepSeek-MLA#1](https://github.com/junfanz1/MiniGPT-and-DeepSeek-MLA-Multi-Head-Latent-Attention/issues/1)) gave `kv_a_proj_with_mqa`
 # $d_c + d_{nope} = 640$ outputs. The rope key is 64 wide, so it is 576.
 #
 # **The factor that a YaRN model needs on top.** DeepSeek-V3's config has `rope_scaling` of type `yarn` with `factor` 40, `mscale` 1.0 and `mscale_all_dim` 1.0. cos and sin are multiplied by
 # the ratio of their two temperatures (here 1); the softmax scale is multiplied by the square of the second, $(0.1 \ln 40 + 1)^2$ ([chapter 04](04_rope_in_practice.ipynb)).
 # ([Megatron-LM#1429](https://github.com/NVIDIA/Megatron-LM/issues/1429): `mscale` was taken for it.)
 
-# %% slideshow={"slide_type": "subslide", "title": "The scale does not follow the absorbed width", "show": "printed", "text": "Absorbed, q and k are 576 wide. Code that computes its scale from the width of q gets $1/\\sqrt{576}$: the scores shrink, the softmax flattens, **nothing fails**. Right, in both forms: $1/\\sqrt{d_{nope} + d_R}$.\n\nA model with YaRN needs a factor on top (Megatron-LM#1429):"}
+# %% slideshow={"slide_type": "subslide", "title": "The scale does not follow the absorbed width", "show": "printed", "text": "Absorbed, q and k are 576 wide. Code that computes its scale from the width of q gets $1/\\sqrt{576}$: the scores shrink, the softmax flattens, **nothing fails**. Right, in both forms: $1/\\sqrt{d_{nope} + d_R}$.\n\nA model with YaRN needs a factor on top ([Megatron-LM#1429](https://github.com/NVIDIA/Megatron-LM/issues/1429)):"}
 key = ways["absorbed"].latent[:, None]  # [1, 1, 24, c + r]
 right = attend(wide_q, key, key[..., :c], scale=(n + r) ** -0.5)
 flat = attend(wide_q, key, key[..., :c])  # no scale given: it follows the width that came, c + r

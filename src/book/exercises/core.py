@@ -3,6 +3,7 @@
 How a chapter declares its exercises: one file src/book/exercises/chNN.py, found by its name. A module-level Exercise is registered
 under its id "NN.name". Import torch and lib inside functions, so that listing the exercises stays cheap (chapters 02 and 05
 run without torch). A whole exercise whose answer is a function:
+
     from book.exercises.core import Exercise, Mistake
 
     def _cases():                                   # -> a list of argument tuples; a zero-argument function: built when used
@@ -38,12 +39,12 @@ and one whose answer is a value (no `cases`): a number, a text, a choice, a set,
         reference=lambda: 2 * 32 * 8 * 128 * 2,     # computed, not typed; ints must be exact, floats within tol (0.5 %)
         mistakes=[
             Mistake(lambda: 32 * 8 * 128 * 2, "K or V is missing.", "How many tensors does a layer keep per token?"),
-            Mistake(2 * 32 * 32 * 128 * 2, "All 32 query heads were counted.", "Which heads are cached?"),
         ],
     )
 
-A choice is a value with kind="choose" and options=("a", "b"). "find the fault": give the faulty function as `given`; a reader who has changed nothing is told "Not attempted yet". `given` must
-have the same body as the function in the notebook's cell (a test compares them), and it is a Mistake as well, with its hint.
+A choice is a value with kind="choose" and options=("a", "b"). "find the fault": give the faulty function as `given`; a reader who
+has changed nothing is told "Not attempted yet". `given` must have the same body as the function in the notebook's cell (a test
+compares them), and it is a Mistake as well, with its hint.
 
 In the notebook an exercise is three cells, each with its tag; the text of the question stands in a markdown cell above them:
 
@@ -296,8 +297,8 @@ class Exercise:
             elif deadline == float("inf"):
                 outcomes.append(guard.run(function, case, watch=False, deadline=time.monotonic() + 60))
             else:
-                names, watch = self.parameters, not self.mutates
-                outcomes.append(guard.run(function, case, names=names, deadline=deadline, watch=watch))
+                kept = {"names": self.parameters, "deadline": deadline, "watch": not self.mutates}
+                outcomes.append(guard.run(function, case, **kept))
         return outcomes
 
     @cached_property

@@ -63,7 +63,7 @@ class Experiment:
     every: int = 1
     extend: bool = False
     more: tuple = ()
-    recipe: int | None = RECIPE
+    recipe: int = RECIPE
 
     def plan(self, rate_of=None):
         """(variant, lr, seed) in order: whole seeds first, so that a file that is not finished yet
@@ -90,17 +90,15 @@ class Experiment:
 
     def settings(self):
         """What the runs have in common, as it stands in the file."""
-        both = {
+        return {
             "variants": list(self.variants), "rates": self.rates and list(self.rates), "seeds": list(self.seeds),
             "steps": self.steps, "batch": self.batch, "probe_every": self.probe_every,
             "sizes": dict(self.sizes), "parameter_tolerance": TOLERANCE,
             "optimizer": {"name": "AdamW", "betas": list(BETAS), "weight_decay": WEIGHT_DECAY, "clip": CLIP,
                           "warm_up": WARM_UP, "floor": FLOOR},
             "held_out_windows": WINDOWS, "probe_windows": PROBES,
+            "checks": self.checks, "reach_at": list(self.reach_at), "every": self.every,
         }  # fmt: skip
-        if self.recipe is None:
-            return both
-        return {**both, "checks": self.checks, "reach_at": list(self.reach_at), "every": self.every}
 
 
 def _sweep(variant, runs):
