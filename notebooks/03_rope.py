@@ -333,8 +333,63 @@ print(f"one pair at distance 44: {math.cos(44):.3f} of its value at 0")
 tails = [distance_explorer.table(pairs=pairs)["tail"] for pairs in (1, 4, 16, 64)]
 check_equal("more pairs, less coming back", tails == sorted(tails, reverse=True), True)
 
-# %% [markdown] slideshow={"slide_type": "skip"}
+# %% [markdown] slideshow={"slide_type": "notes"}
 # The fading is a property of **equal** vectors. A head is free to learn a query and a key that peak at another distance, as in the clock.
+#
+# ### Three ways on one axis
+#
+# The **sinusoid** of Vaswani et al. 2017 ([arXiv 1706.03762](https://arxiv.org/abs/1706.03762), section 3.5) is added to the input, once. **ALiBi**
+# ([arXiv 2108.12409](https://arxiv.org/abs/2108.12409), section 3) adds $-s$ per token of distance to each score, with a slope $s$ for each head: 1/2, 1/4 .. 1/256 for eight. **RoPE** turns
+# queries and keys. One word asks another, through random $W_q$, $W_k$: what does position add to their score, from position 64 and from position 512?
+# **Predict** for which of the three the answers agree.
+
+# %% slideshow={"slide_type": "skip"}
+my_guess = None  # a set of "sinusoid", "ALiBi", "RoPE"
+g = torch.Generator().manual_seed(0)
+asks, answers = torch.randn(2, 64, generator=g, dtype=torch.float64)
+W_q, W_k = torch.randn(2, 64, 64, generator=g, dtype=torch.float64) / 8
+
+
+def sinusoid(position):  # entries 2i and 2i + 1: sin and cos of position * freq[i]
+    return torch.stack([(position * freq).sin(), (position * freq).cos()], dim=-1).flatten()
+
+
+def position_adds(m, n):
+    plain = (W_q @ asks) @ (W_k @ answers) / 8
+    moved = (W_q @ (asks + sinusoid(m))) @ (W_k @ (answers + sinusoid(n))) / 8
+    slope_row = 2.0**-4 * torch.arange(-m, 1)  # the fourth of eight heads, keys 0 to m
+    turned = at(W_q @ asks, m) @ at(W_k @ answers, n) / 8
+    return {"sinusoid": moved - plain, "ALiBi": slope_row[n], "RoPE": turned - plain}
+
+
+early, late = ([position_adds(m, m - back) for back in range(65)] for m in (64, 512))
+early, late = ({name: torch.stack([row[name] for row in rows]) for name in rows[0]} for rows in (early, late))
+
+# %% slideshow={"slide_type": "slide", "title": "Three ways on one axis: two know the distance alone", "show": "picture printed", "text": "What position adds to the score of two words, seen from position 64 (lines) and 512 (dots). Random $W_q$, $W_k$, the same for all three."}
+fig, ax = plt.subplots(figsize=(9, 4.4))
+for name, color in (("sinusoid", COLORS["old"]), ("ALiBi", COLORS["ink"]), ("RoPE", COLORS["rope"])):
+    _ = ax.plot(range(65), early[name], color=color, label=name)
+    _ = ax.plot(range(0, 65, 2), late[name][::2], "o", ms=5, mfc="none", color=color)
+_ = ax.plot([], [], "o", ms=5, mfc="none", color=COLORS["ink"], label="dots: from position 512")
+_ = ax.set(xlabel="m − n: how many tokens back the key is", ylabel="added to the score")
+_ = ax.legend()
+plt.show()
+change = {name: ((late[name] - early[name]).abs().max() / early[name].abs().max()).item() for name in early}
+predict(my_guess, {name for name in change if change[name] < 0.1})
+print({name: "agree" if change[name] < 0.1 else "differ" for name in change})
+
+# %% slideshow={"slide_type": "skip"}
+check_close("ALiBi: position 512 = position 64", late["ALiBi"], early["ALiBi"])
+check_close("RoPE: position 512 = position 64", late["RoPE"], early["RoPE"], 1e-10)
+check_equal("sinusoid: differs by more than half its size", change["sinusoid"] > 0.5, True)
+relative = [sinusoid(100) @ sinusoid(100 - back) for back in range(1, 65)]
+curve = distance_explorer.table(pairs=32, base=10_000.0)["curve"][:64]
+check_close("without W_q and W_k the sinusoid is relative", relative, 32 * curve, 1e-10)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *In words: the dots of ALiBi (a falling line) and RoPE (a swing) lie on their lines; those of the sinusoid do not.*
+#
+# The sinusoid was meant to be relative, and $p_m \cdot p_n$ is: the very curve of the explorer. $W_q$ and $W_k$ come in between. RoPE rotates **after** them.
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # ## 5 · What is rotated

@@ -640,6 +640,35 @@ def moved(which):
     return ((out(0) - out(100)).norm() / out(0).norm()).item()
 
 
+@claim(
+    "03",
+    "both positions moved by 448, RoPE adds the same to a score (relative change over 64 distances)",
+    "a sinusoid added to the input, through the same random W_q and W_k",
+    1e-9,
+    below=True,
+)
+def added_by_position(which):
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 64, generator=g, dtype=torch.float64)
+    w_q, w_k = torch.randn(2, 64, 64, generator=g, dtype=torch.float64) / 8
+    theta = torch.tensor(lib.inv_freq(64), dtype=torch.float64)
+
+    def sinusoid(m):
+        return torch.stack([(m * theta).sin(), (m * theta).cos()], -1).flatten()
+
+    def turned(v, m):
+        return torch.view_as_complex(v.view(32, 2)) * torch.polar(torch.ones_like(theta), m * theta)
+
+    def adds(m, n):
+        plain = (w_q @ x) @ (w_k @ y)
+        if which == "control":
+            return (w_q @ (x + sinusoid(m))) @ (w_k @ (y + sinusoid(n))) - plain
+        return (turned(w_q @ x, m) * turned(w_k @ y, n).conj()).real.sum() - plain
+
+    early, late = (torch.stack([adds(m, m - back) for back in range(65)]) for m in (64, 512))
+    return ((late - early).norm() / early.norm()).item()
+
+
 @functools.cache
 def layer_16(learned=True):
     """Queries and keys of SmolLM2's layer 16 on two excerpts, before RoPE."""
