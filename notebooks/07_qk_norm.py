@@ -501,20 +501,21 @@ def bound_solution():
 check("07.bound", bound_solution)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# **4. When may norm and RoPE change places?** a. Always: a rotation keeps lengths. b. When the gains of q and k are equal. c. When a gain is equal in both channels of each pair. d. When query and key have the same position.
+# **4. Which gains may move?** Three gains for a head of 4: $A = [0.5, 2, 0.5, 2]$, $B = [0.5, 0.5, 2, 2]$, $C = [0.5, 2, 2, 0.5]$. Where does norm after rotation give what norm before it gives?
+# a. $A$ in the half-split layout, $B$ in the adjacent one. b. $B$ in the half-split layout, $A$ in the adjacent one. c. $A$ and $B$ in both. d. All three in both. e. Nowhere.
 
 # %% tags=["exercise"]
-my_condition = None
+my_places = None
 
 # %% tags=["check"]
-check("07.commute", my_condition)
+check("07.movable", my_places)
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
-def commute_solution():
-    return "c"
+def movable_solution():
+    return "a"
 
 
-check("07.commute", commute_solution)
+check("07.movable", movable_solution)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # **5. Find the fault.** The queries of a Qwen3-style layer; the model runs, and its text is slightly off. `gain` is the `q_norm`'s. Mend it.

@@ -1,10 +1,11 @@
-"""The committed benchmarks of MLA and of decoding: made from the code that is here, complete, and possible. Reads files: 0.1 s."""
+"""The committed benchmarks of MLA, decoding and sliders: made from the code that is here, complete, and possible. Reads files: 0.1 s."""
 
 import json
 
 import pytest
 
 from book.bench import RESULTS, changed, is_stale, load_bench, pick, race
+from book.explore import ALL
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +137,17 @@ def test_a_missing_result_names_its_target():
     with pytest.raises(FileNotFoundError, match="make bench-nothing"):
         load_bench("nothing")
     assert RESULTS.name == "results"
+
+
+# ---- sliders
+
+
+def test_every_explorer_has_its_row_and_meets_both_goals():
+    """Medians from key press to picture, of one run: the bare sine beside it is timed as often as the explorer itself."""
+    sliders = load_bench("sliders")
+    assert {row["explorer"] for row in sliders["rows"]} == set(ALL)
+    for row in sliders["rows"]:
+        ours, sine, other = (row[key]["median_ms"] for key in ("ours", "sine_beside", "interact"))
+        assert row["ours"]["moves"] == row["sine_beside"]["moves"] == row["interact"]["moves"]
+        assert ours <= 1.5 * sine, row["explorer"]
+        assert ours <= max(other / 4, 1.2 * sine), row["explorer"]

@@ -255,6 +255,7 @@ RETIRED = {
     "00.serving",  # its answer was in the text above it; 00.shapes builds instead
     "05.repeat",  # a line of 05.step
     "05.mask",  # part of 05.step, which takes chunks, windows and padding
+    "07.commute",  # its answer was the section's own sentence; 07.movable asks it of three gains and two layouts
     "01.fault",  # told 01.overflow twice; 01.backward and 01.fold build instead
 }
 

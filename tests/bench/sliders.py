@@ -137,7 +137,7 @@ def measure(names, moves):
                     row = {"explorer": name, "knob": next(k.name for k in ALL[name].knobs if not k.choice)}
                     row["ours"] = summary(timed(page, cell(2 + 2 * i), moves))
                     row["interact"] = summary(timed(page, cell(3 + 2 * i), moves))
-                    sines += (now := timed(page, cell(1), max(5, moves // 4)))
+                    sines += (now := timed(page, cell(1), moves))
                     row["sine_beside"] = summary(now)  # the same minute on the same machine
                     row["of_interact"] = round(row["ours"]["median_ms"] / row["interact"]["median_ms"], 3)
                     row["of_sine"] = round(row["ours"]["median_ms"] / row["sine_beside"]["median_ms"], 2)

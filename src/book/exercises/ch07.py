@@ -171,28 +171,32 @@ bound = Exercise(
     ],
 )  # fmt: skip
 
-commute = Exercise(
-    id="07.commute",
-    title="When norm and rotation may change places",
+movable = Exercise(
+    id="07.movable",
+    title="Which gains may move behind the rotation",
     kind="choose",
-    options=("a", "b", "c", "d"),
-    reference="c",
+    options=("a", "b", "c", "d", "e"),
+    reference="a",
     mistakes=[
         Mistake(
-            "a",
+            "b",
+            "The layouts are exchanged: half-split turns channel j with channel j + 2, adjacent channel 2j with 2j + 1.",
+            "In the half-split layout of a head of 4, which channel turns together with channel 0?",
+        ),
+        Mistake(
+            "c",
+            "A gain with two equal halves commutes only where the channels that are equal turn together.",
+            "Which two channels of A are equal, and in which layout are they a pair?",
+        ),
+        Mistake(
+            "d",
             "A rotation keeps the length, so the division by the RMS does not care. The gain comes after that division.",
             "What does diag(g) do to a vector that a rotation has turned out of its axes?",
         ),
         Mistake(
-            "b",
-            "Equal gains of q and k do not help: within each of the two the order still matters.",
-            "Take section 4's pair [3, 4] as q and as k, both with gain [1, 2]: do the two orders give the same q?",
-        ),
-        Mistake(
-            "d",
-            "Positions do not cancel inside the norm: at any angle other than a multiple of pi a pair with unequal gains comes out"
-            " differently.",
-            "Which 2 x 2 diagonal matrices commute with every rotation?",
+            "e",
+            "A gain need not be the same number everywhere: within a pair is enough.",
+            "What is diag(a, a) times a rotation of that pair?",
         ),
     ],
 )
