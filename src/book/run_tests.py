@@ -46,20 +46,11 @@ def find_chromium(purpose="the browser tests"):
 
 def command(chapter=None, browser=False, extra=()):
     """The pytest call. `--dist loadfile` keeps a file's tests, and a notebook's cells, in order on one worker."""
-    call = [sys.executable, "-m", "pytest"]
+    call = [sys.executable, "-m", "pytest", "--durations=12", "-n", "2", "--dist", "loadfile"]
+    call += ["--no-loadscope-reorder"]  # in the order of tests/conftest.py: longest first
     if browser:
         return [*call, "tests/browser", *extra]
-    call += [
-        *NBVAL,
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        "--no-loadscope-reorder",  # in the order of tests/conftest.py: longest first
-        "--ignore=tests/browser",
-        "--ignore=tests/bench",
-        "tests",
-    ]
+    call += [*NBVAL, "--ignore=tests/browser", "--ignore=tests/bench", "tests"]
     if chapter:
         stem = chapters(chapter)[0].stem
         if stem[:2] == "11" and kernels.missing():
