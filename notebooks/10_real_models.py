@@ -33,7 +33,7 @@ from lib import LlamaStyleLM, read_config
 from lib.families.describe import page
 
 style()
-_ = torch.set_grad_enabled(False)
+_ = torch.manual_seed(10), torch.set_grad_enabled(False)
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "A port needs a target: the logits of something known to be right", "show": "", "text": "- the target: `lib.load_model`, whose logits equal those of transformers to 1e-4 of the largest\n- for one prompt, all of them: 37 tokens, 49,152 words\n- text is compared **only as far as it is certain**: up to the first token that wins by less than 0.05\n- then three steps: **names, layouts, ties**"}
 # # Part one: a port by hand
@@ -132,6 +132,8 @@ check_equal("names that we do not have", set(raw) - set(model.state_dict()), set
 #
 # GGUF keeps q and k of a Llama in **adjacent** pairs, row $2i$ with $2i+1$. Our block turns row $i$ with row $i + d_h/2$ ([chapter 04](04_rope_in_practice.ipynb)). So the rows of every head move: even rows first, then
 # odd ones. The shape stays, which is why nobody notices when it is forgotten.
+#
+# Then fill: `assign=True` puts the tensors in place without a copy. The tie is made last, by hand: one parameter, two names.
 
 # %% slideshow={"slide_type": "-", "show": "code"}
 def to_half(w, n_heads):
@@ -147,11 +149,6 @@ for i in range(30):
         name = f"blocks.{i}.attn.{part}.weight"
         weights[name] = to_half(raw[name], n_heads)
 
-# %% [markdown] slideshow={"slide_type": "skip"}
-# ## 5 · Fill, tie, compare
-#
-# `assign=True` puts the tensors in place without a copy. The tie is made last, by hand: one parameter, two names.
-
 # %% slideshow={"slide_type": "slide", "title": "Fill, tie, compare: every logit"}
 left_over = model.load_state_dict(weights, strict=False, assign=True)
 check_equal("still without numbers", left_over.missing_keys, ["head.weight"])
@@ -162,7 +159,7 @@ print(answer(model, prompt, 10))
 # %% [markdown] slideshow={"slide_type": "skip"}
 # Two dictionaries, one transpose, one assignment: that is a port. The comparison of **all** logits is what shows it, not the text. Look why.
 #
-# ## 6 · The same weights in the wrong layout
+# ## 5 · The same weights in the wrong layout
 #
 # Now put the raw rows of q and k back, as if the second step had been forgotten. Every shape fits, and nothing is missing. **Write down** what you expect:
 # an error, noise, or sentences?
@@ -184,7 +181,7 @@ check_equal("the port is refuted by its logits", bool((model(idx) - target).abs(
 # The first line is right in both layouts. The story is English and runs in a circle. In the chat the wrong model ends its turn (`<|im_end|>`) without a word. A wrong rotation leaves each token's own
 # content alone and garbles **where** things are, so the model speaks and does not listen. Reading a few lines of output is no test of a port.
 #
-# ## 7 · How fast can it be?
+# ## 6 · How fast can it be?
 #
 # A decode step reads every weight it multiplies with once, and the cache of its sequences. It cannot take less time than a plain read of these bytes does. `make bench-decode` times one step beside such reads
 # (a sum, a maximum, a dot product, a loop in C++) in one run, in turn; `limit` is the bytes over the fastest of them. *plain* is the model of this chapter; *fast* the same in fewer and larger PyTorch calls; *compiled*
@@ -221,14 +218,15 @@ check_equal("compiled's share is lower at batch 8", lower, [True, True])
 #
 # # Part two: the config detective
 #
-# ## 8 · Eight files, read aloud
+# ## 7 · Four files, read aloud
 #
 # The files are copies of published ones; `lib.read_config` makes the list of layers that this book calls a model.
 #
-# **Llama 3 8B and Qwen3 0.6B.** The first is the control: no trap. `hidden_size` over `num_attention_heads` is 128, and so is a head. The second looks alike. **Predict** its cache, in numbers
-# per token, before you run.
+# **Llama 3 8B** has no trap: `hidden_size` over `num_attention_heads` is 128, and so is a head. **Qwen3 0.6B** looks alike: 28 layers, 8 KV heads, 16 query heads on a stream of 1,024; its file says `head_dim` 128.
+# **Falcon 7B** writes `num_kv_heads` 71, but also `multi_query` true, and then the model has one: 32 layers, heads of 64. **DeepSeek-V3** writes `num_key_value_heads` 128, but `kv_lora_rank` 512, and then heads
+# do not enter ([chapter 06](06_mla.ipynb)). **Predict** what Qwen3 and Falcon cache per token, in numbers.
 
-# %% slideshow={"slide_type": "slide", "title": "Read aloud: Llama 3 8B has no trap, Qwen3 0.6B looks alike", "text": "`hidden_size` over `num_attention_heads` is 128 in the first, and so is a head.\n\n**Predict** the second one's cache, in numbers per token: 28 layers, 8 KV heads, heads of 128."}
+# %% slideshow={"slide_type": "slide", "title": "Four files: Llama 3 8B has no trap, Qwen3, Falcon and DeepSeek-V3 have one each", "text": "Llama 3 8B: `hidden_size` over `num_attention_heads` is 128, and so is a head. Qwen3 0.6B: 28 layers, 8 KV heads, `head_dim` 128. Falcon 7B: 32 layers, heads of 64, `num_kv_heads` 71, but `multi_query` true. DeepSeek-V3: `num_key_value_heads` 128, but `kv_lora_rank` 512.\n\n**Predict** what Qwen3 and Falcon cache per token, in numbers."}
 def read(name, *fields):
     raw = configs.load(name)
     print(f"{name}: " + ", ".join(f"{field} {json.dumps(raw.get(field, 'not there'))}" for field in fields))
@@ -237,82 +235,184 @@ def read(name, *fields):
 
 SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
 llama, qwen = read("llama-3-8b", *SHAPE), read("qwen3-0.6b", *SHAPE)
-my_guess = None
-predict(my_guess, lib.kv_elements_per_token(qwen), "numbers a token")
-for name, c in (("llama-3-8b", llama), ("qwen3-0.6b", qwen)):
-    usual = lib.naive_kv_elements_per_token(c)
-    print(f"{name}: {lib.kv_elements_per_token(c):,}; the usual 2 L n_kv (d / h) says {usual:,}")
-check_equal("Qwen3-0.6B", lib.kv_elements_per_token(qwen), 2 * 28 * 8 * 128)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# Aloud: *Qwen3 0.6B has 16 heads that are 128 wide, so they span 2,048 numbers although the stream has 1,024.* The usual formula says half. A file may say `head_dim`, and then it counts.
-#
-# **Mistral 7B v0.1 and Gemma 3 1B** cap their caches. Mistral: `sliding_window` 4096 on every layer. Gemma: `sliding_window_pattern` 6, so five layers of every six see 512 tokens, with a RoPE base of
-# their own. **Predict** how many of Gemma's 26 layers keep everything.
-
-# %% slideshow={"slide_type": "subslide", "title": "Mistral and Gemma cap their caches", "text": "Mistral 7B: `sliding_window` 4096 on every layer. Gemma 3 1B: `sliding_window_pattern` 6, five layers of every six see 512 tokens.\n\n**Predict** how many of Gemma's 26 layers keep everything."}
-mistral = read("mistral-7b-v0.1", "num_hidden_layers", "sliding_window", "max_position_embeddings")
-gemma = read("gemma-3-1b", "sliding_window", "sliding_window_pattern", "rope_theta", "rope_local_base_freq")
-my_guess = None
-predict(my_guess, sum(layer.attention.window is None for layer in gemma.layers))
-for name, c in (("mistral-7b-v0.1", mistral), ("gemma-3-1b", gemma)):
-    kept, full = lib.kv_bytes(c, 131072), lib.kv_bytes(c, 131072, capped=False)
-    kept, full = lib.format_bytes(kept), lib.format_bytes(full)
-    print(f"{name}: {kept} at 131,072 tokens; {full} in an engine that ignores windows")
-check_equal("Mistral's cap, MiB", lib.kv_bytes(mistral, 131072) / 2**20, 512.0)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# Both figures are right; they answer different questions, "what is needed" and "what does this engine reserve". (A cache estimator was corrected once in each direction: [alvarobartt/hf-mem#60](https://github.com/alvarobartt/hf-mem/issues/60), [#70](https://github.com/alvarobartt/hf-mem/issues/70).)
-#
-# **OLMo 2 and SmolLM3** change other things. OLMo 2's file says nothing of it: `model_type` olmo2 implies norms **after** each part and QK-norm over the whole width. SmolLM3's `no_rope_layers` is a list of 0 and 1.
-# **Predict**: does a 1 in `no_rope_layers` mean RoPE or no RoPE?
-
-# %% slideshow={"slide_type": "subslide", "title": "OLMo 2 says nothing of it, SmolLM3 says the opposite", "text": "`model_type` olmo2 implies norms **after** each part and QK-norm over the whole width. **Predict:** does a 1 in SmolLM3's `no_rope_layers` mean RoPE or no RoPE?"}
-olmo = read("olmo-2-7b", "model_type", "num_key_value_heads")
-smol = read("smollm3-3b", "no_rope_layer_interval", "tie_word_embeddings")
-print("no_rope_layers:", configs.load("smollm3-3b")["no_rope_layers"][:8], "..")
-nope = [i for i, layer in enumerate(smol.layers) if layer.attention.rope is None]
-my_guess = None  # "RoPE" or "no RoPE"
-predict(my_guess, "no RoPE" if 0 in nope else "RoPE")
-print(f"SmolLM3's layers without RoPE: {nope}")
-check_equal("OLMo 2", (olmo.layers[0].norms, olmo.layers[0].attention.qk_norm), ("post", "width"))
-check_equal("layers without RoPE", len(nope), 9)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# The name says the opposite of its values: 1 **has** RoPE ([huggingface/transformers#43756](https://github.com/huggingface/transformers/issues/43756) is about just this).
-#
-# **Falcon 7B and DeepSeek-V3** both write a large number of KV heads. Falcon: `num_kv_heads` 71, but also `multi_query` true, and then the model has one. DeepSeek: `num_key_value_heads` 128, but `kv_lora_rank` 512, and
-# then heads do not enter ([chapter 06](06_mla.ipynb)). **Predict** Falcon's bytes per token: 32 layers, heads of 64, bf16.
-
-# %% slideshow={"slide_type": "subslide", "title": "Falcon and DeepSeek-V3 write a large number of KV heads, and mean another", "text": "Falcon 7B: `num_kv_heads` 71, but `multi_query` true. DeepSeek-V3: `num_key_value_heads` 128, but `kv_lora_rank` 512.\n\n**Predict** Falcon's bytes per token: 32 layers, heads of 64, bf16."}
 falcon = read("falcon-7b", "multi_query", "num_kv_heads", "num_attention_heads")
 v3 = read("deepseek-v3", "num_key_value_heads", "kv_lora_rank", "qk_rope_head_dim", "num_hidden_layers")
-my_guess = None
-predict(my_guess, lib.kv_bytes_per_token(falcon), "bytes a token")
-for name, c in (("falcon-7b", falcon), ("deepseek-v3", v3)):
-    ratio = lib.naive_kv_elements_per_token(c) / lib.kv_elements_per_token(c)
-    size = lib.kv_bytes_per_token(c)
-    print(f"{name}: {size:,} bytes a token; the usual formula says {ratio:.1f} times that")
-check_equal("Falcon", lib.kv_bytes_per_token(falcon), 2 * 32 * 1 * 64 * 2)
+my_guess = {"Qwen3": None, "Falcon": None}
+for name, c in (("Qwen3", qwen), ("Falcon", falcon)):
+    predict(my_guess[name], lib.kv_elements_per_token(c), f"numbers per token, {name}")
+for name, c in (("llama-3-8b", llama), ("qwen3-0.6b", qwen), ("falcon-7b", falcon), ("deepseek-v3", v3)):
+    usual, size = lib.naive_kv_elements_per_token(c), lib.kv_elements_per_token(c)
+    print(f"{name}: {size:,} numbers; the usual 2 L n_kv (d / h) says {usual:,}, {usual / size:.3g} times that")
+check_equal("Qwen3-0.6B", lib.kv_elements_per_token(qwen), 2 * 28 * 8 * 128)
+check_equal("Falcon, bytes per token", lib.kv_bytes_per_token(falcon), 2 * 32 * 1 * 64 * 2)
 check_equal("V3's parameters", lib.parameters(v3).total, 671_026_404_352)
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# ## 8 · What the configs of 2025 and 2026 name
+#
+# Seven mechanisms that the block of this book does not have, each with its formula, what it keeps, its fields, and lines that run.
+#
+# **Mixture of experts.** $y = \sum_{i \in \text{top-}k} w_i\, E_i(x)$, with $w$ the softmax of the router's $k$ largest scores (some divide sigmoids instead). It caches nothing; all experts have to be in
+# memory. Fields: `num_local_experts`, `num_experts_per_tok` (gpt-oss); `n_routed_experts`, `n_shared_experts`, `moe_intermediate_size` (GLM-4.5, DeepSeek). GLM-4.5 has 353 billion parameters; in 89 of 92
+# layers a token meets 9 experts of $3 \cdot 5120 \cdot 1536$. **Predict** how many billions it uses.
+
+# %% slideshow={"slide_type": "subslide", "title": "Mixture of experts: all weights in memory, a few in use", "text": "$y = \\sum_{i \\in \\text{top-}k} w_i\\, E_i(x)$\n\nGLM-4.5 has 353 billion parameters; in 89 of 92 layers a token meets 9 experts of $3 \\cdot 5120 \\cdot 1536$.\n\n**Predict** how many billions it uses."}
+glm = read("glm-4.5", "n_routed_experts", "num_experts_per_tok", "n_shared_experts", "first_k_dense_replace")
+my_guess = None
+predict(my_guess, round(lib.parameters(glm).active / 1e9, 1), "billion", tol=0.05)
+
+
+def routed(x, router, experts, k):
+    top, chosen = (x @ router.T).topk(k)  # [T, k]
+    w, y, rows = top.softmax(-1), torch.zeros_like(x), 0
+    for i, expert in enumerate(experts):
+        token, place = (chosen == i).nonzero(as_tuple=True)  # who chose expert i
+        y[token] += w[token, place, None] * (x[token] @ expert)
+        rows += len(token)
+    return y, rows
+
+
+x, router, experts = torch.randn(9, 6), torch.randn(8, 6), torch.randn(8, 6, 6)
+dense = ((x @ router.T).softmax(-1)[..., None] * (x @ experts).transpose(0, 1)).sum(1)
+check_close("all 8 chosen: the dense mixture", routed(x, router, experts, 8)[0], dense)
+check_equal("2 of 8 chosen: rows that experts multiply, of 72", routed(x, router, experts, 2)[1], 9 * 2)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Windows beside full layers.** A window layer keeps $2\,n_{kv} d_h \min(T, W)$ numbers, in a ring: token $t$ is written over token $t - W$. Fields: `sliding_window` with `layer_types`, or with
+# `sliding_window_pattern` 6 as in Gemma 3 1B: five layers of every six see 512 tokens. **Predict** how many of its 26 layers keep everything.
+
+# %% slideshow={"slide_type": "subslide", "title": "Windows beside full layers: a ring holds what the window sees", "text": "Gemma 3 1B: `sliding_window_pattern` 6, five layers of every six see 512 tokens.\n\n**Predict** how many of its 26 layers keep everything."}
+gemma = read("gemma-3-1b", "num_hidden_layers", "sliding_window", "sliding_window_pattern")
+mistral = read("mistral-7b-v0.1", "num_hidden_layers", "sliding_window", "max_position_embeddings")
+my_guess = None
+predict(my_guess, sum(layer.attention.window is None for layer in gemma.layers), "layers")
+for name, c in (("mistral-7b-v0.1", mistral), ("gemma-3-1b", gemma)):
+    kept, full = (lib.format_bytes(lib.kv_bytes(c, 131072, capped=capped)) for capped in (True, False))
+    print(f"{name}: {kept} at 131,072 tokens; {full} in an engine that ignores windows")
+check_equal("Mistral's cap, MiB", lib.kv_bytes(mistral, 131072) / 2**20, 512.0)
+q, k, v = torch.randn(3, 11, 8)  # eleven tokens, one head
+ring_k, ring_v = torch.zeros(2, 4, 8)  # a window of four
+for t in range(11):
+    ring_k[t % 4], ring_v[t % 4] = k[t], v[t]
+want = (k[7:] @ q[10]).softmax(0) @ v[7:]
+check_close("a ring of four holds what the window sees", (ring_k @ q[10]).softmax(0) @ ring_v, want)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Shared KV layers.** Layer $l \ge L - n$ makes no keys: $K_l, V_l$ are those of the last layer of its kind before $L - n$. It keeps nothing. Field: `num_kv_shared_layers`, 15 of 35 in the class of Gemma 3n, 0 in
+# the file of Gemma 4 26B-A4B.
+
+# %% slideshow={"slide_type": "subslide", "title": "Shared KV layers keep nothing of their own", "text": "Gemma 3n: `num_kv_shared_layers` 15 of 35."}
+kinds = ["full" if (i + 1) % 5 == 0 else "window" for i in range(35)]  # Gemma 3n
+first = 35 - 15
+own = [i if i < first else max(j for j in range(first) if kinds[j] == kinds[i]) for i in range(35)]
+print(f"layers 20 to 34 read the keys of layers {sorted(set(own[first:]))}")
+kept, otherwise = (lib.kv_cache_bytes(n, 2, 256) for n in (len(set(own)), 35))
+print(f"{kept:,} bytes per token in place of {otherwise:,}, while the windows fill")
+check_equal("layers that read keys of another kind", [i for i in range(35) if kinds[own[i]] != kinds[i]], [])
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Learned sinks.** $a_s = e^{z_s} / (e^b + \sum_r e^{z_r})$, one $b$ per head, so the weights may add up to less than 1 (why a head would want that: [chapter 07](07_qk_norm.ipynb)). It keeps nothing per token. No field: `model_type` gpt_oss
+# implies it. **Predict** the sum of the weights over seven scores of 0 with $b = 3$.
+
+# %% slideshow={"slide_type": "subslide", "title": "Learned sinks: weights that add up to less than 1", "text": "gpt-oss: $a_s = e^{z_s} / (e^b + \\sum_r e^{z_r})$\n\n**Predict** the sum of the weights over seven scores of 0 with $b = 3$."}
+def with_sink(z, b):
+    return torch.cat([z, b[:, None]], 1).softmax(1)[:, :-1]  # z [heads, keys], b [heads]
+
+
+oss = read("gpt-oss-20b", "num_hidden_layers", "num_attention_heads")
+my_guess = None
+predict(my_guess, round(with_sink(torch.zeros(1, 7), torch.tensor([3.0])).sum().item(), 2), tol=0.05)
+z, b, v = torch.randn(4, 7), torch.randn(4), torch.randn(7, 8)
+gate = torch.sigmoid(z.logsumexp(1) - b)[:, None]
+check_close("a gate on the head's output", with_sink(z, b) @ v, gate * (z.softmax(1) @ v))
+print(f"gpt-oss-20b: {lib.kv_bytes_per_token(oss):,} bytes per token, none of them for its {24 * 64:,} sinks")
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Linear attention and state space.** $S_t = a_t S_{t-1} + k_t v_t^\top$, $o_t = S_t^\top q_t$: per head $d_k d_v$ numbers whatever the length, nothing per token. (Mamba-2 and lightning attention are this; gated
+# DeltaNet also takes out what $S$ held for $k_t$.) Fields: `hybrid_override_pattern`, `mamba_num_heads`, `mamba_head_dim`, `ssm_state_size` (Nemotron); `linear_num_value_heads`, `linear_key_head_dim`
+# (Qwen3-Next). Nemotron 3 Nano's 23 M layers each hold $64 \cdot 64 \cdot 128$ numbers and a little for a convolution. **Predict** how many tokens of its six attention layers' cache (2 KV heads of 128) weigh as much.
+
+# %% slideshow={"slide_type": "subslide", "title": "A state in the place of keys: nothing per token", "text": "$S_t = a_t S_{t-1} + k_t v_t^\\top$, $o_t = S_t^\\top q_t$\n\nNemotron 3 Nano: 23 layers hold $64 \\cdot 64 \\cdot 128$ numbers each, whatever the length; six attention layers have 2 KV heads of 128.\n\n**Predict** how many tokens of cache weigh as much as the state."}
+nemotron = read("nemotron-3-nano-30b-a3b", "mamba_num_heads", "mamba_head_dim", "ssm_state_size")
+state, per_token = 2 * lib.state_elements(nemotron), lib.kv_bytes_per_token(nemotron)
+my_guess = None
+predict(my_guess, round(state / per_token), "tokens", tol=0.1)
+print(f"{lib.format_bytes(state)} of state in 16 bits, {per_token:,} bytes per token beside it")
+q, k, v = torch.randn(3, 9, 4, dtype=torch.float64)
+a, S, out = torch.rand(9).double(), torch.zeros(4, 4).double(), []
+for t in range(9):
+    S = a[t] * S + torch.outer(k[t], v[t])
+    out.append(q[t] @ S)
+left = a.cumprod(0)[:, None] / a.cumprod(0)  # of token s at token t
+check_close("one state, or all pairs without a softmax", torch.stack(out), (q @ k.T * left).tril() @ v)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Sparse indexers.** $I_{t,s} = \sum_j w_{t,j}\, \mathrm{ReLU}(q_{t,j} \cdot k_s)$; attention reads the `index_topk` keys with the largest $I$. It keeps one small key per token and layer **beside** the cache: `index_head_dim` 128 in DeepSeek-V3.2, next
+# to a latent of 576. **Predict** how many times fewer numbers a step then reads at 131,072 tokens, of which it picks 2,048.
+
+# %% slideshow={"slide_type": "subslide", "title": "A sparse indexer reads every small key, and few large ones", "text": "$I_{t,s} = \\sum_j w_{t,j}\\, \\mathrm{ReLU}(q_{t,j} \\cdot k_s)$\n\nDeepSeek-V3.2: `index_head_dim` 128 beside a latent of 576, `index_topk` 2,048.\n\n**Predict** how many times fewer numbers a step reads at 131,072 tokens."}
+v32 = read("deepseek-v3.2", "index_n_heads", "index_head_dim", "index_topk")
+T, index, latent = 131072, lib.extra_kv_elements_per_token(v32) // 61, lib.kv_elements_per_token(v32) // 61
+my_guess = None
+predict(my_guess, round(T * latent / (T * index + 2048 * latent), 1), "times fewer")
+held = [lib.format_bytes(lib.sequence_bytes(c, T)) for c in (v3, v32)]
+print(f"{index} beside {latent} per token and layer: {held[1]} in 16 bits, against V3's {held[0]}")
+
+
+def picked(q, k, w, n):
+    score = w @ (q @ k.T).relu()  # q [heads, d], k [T, d], w [heads] -> [T]
+    return score.topk(min(n, len(k))).indices
+
+
+q, k, v, small_k = torch.randn(8), torch.randn(40, 8), torch.randn(40, 8), torch.randn(40, 4)
+at = picked(torch.randn(3, 4), small_k, torch.rand(3), 64)
+check_close("40 tokens, 64 allowed: nothing is lost", (k[at] @ q).softmax(0) @ v[at], (k @ q).softmax(0) @ v)
+at = picked(small_k[7:8], small_k / small_k.norm(dim=1, keepdim=True), torch.ones(1), 1)
+check_equal("one allowed: the key that the query resembles most", at.item(), 7)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# **Multi-token heads.** $h'_t = \mathrm{block}(W[\mathrm{norm}(h_t), \mathrm{norm}(e_{t+1})])$ guesses token $t + 2$ with the same head: one more layer, used in training, or to draft. As a draft it keeps its own layer's keys and
+# values; left out, as transformers does, nothing. Field: `num_nextn_predict_layers`, 1 in GLM-4.5 and DeepSeek-V3. GLM-4.5's card says 355 billion parameters, its config 353. **Predict** how many billions
+# the extra layer has: an MoE layer, $W$ and three norms.
+
+# %% slideshow={"slide_type": "subslide", "title": "Multi-token heads: 353 or 355 billion?", "text": "$h'_t = \\mathrm{block}(W[\\mathrm{norm}(h_t), \\mathrm{norm}(e_{t+1})])$ guesses token $t + 2$.\n\nGLM-4.5's card says 355 billion parameters, its config 353. **Predict** how many billions the extra layer has."}
+p, longer = lib.parameters(glm), glm.replace(layers=(*glm.layers, glm.layers[-1]))
+extra = lib.parameters(longer).total - p.total + 2 * glm.d**2 + 3 * glm.d
+my_guess = None
+predict(my_guess, round(extra / 1e9, 2), "billion", tol=0.05)
+print(f"the config's {p.total / 1e9:.1f}, with the layer {(p.total + extra) / 1e9:.1f},", end=" ")
+print(f"without embedding and head {(p.total + extra - p.embedding - p.head) / 1e9:.1f} billion")
+print(f"as a draft it keeps {lib.kv_bytes_per_token(longer) - lib.kv_bytes_per_token(glm):,} bytes per token")
+after = [(21 * t + 8) % 50 for t in range(50)]  # a model: token -> next token
+guess = [after[after[t]] if t % 3 else 0 for t in range(50)]  # its extra head: two in three are right
+text, plain, steps = [7], [7], 0
+while len(text) < 61:
+    one = after[text[-1]]  # the model reads its own token and the guess in one step
+    text += [one, after[one]] if guess[text[-1]] == after[one] else [one]
+    steps += 1
+while len(plain) < 61:
+    plain.append(after[plain[-1]])
+check_equal("the drafted text is the plain one", text[:61], plain)
+print(f"{steps} steps for 60 tokens")
+
 # %% [markdown] slideshow={"slide_type": "slide", "title": "One page for any file: python -m lib describe PATH", "show": "", "text": "- the block beside that of 2019, parameters, the cache of each kind of layer on one GPU and on eight\n- the usual figure and **why** it differs; one decode step; the fields that the numbers came from\n- PATH is a config.json, a model folder or a GGUF file; `--compare A B` puts two side by side\n- what the file does not say is **listed**, not guessed: a reader that guesses is how wrong numbers are made"}
+# The config's own count is 353 billion, 357 with the extra layer. 355 counts the layer and leaves out the embedding and the head, as the note to Table 1 of the model's report says
+# ([arXiv 2508.06471](https://arxiv.org/abs/2508.06471)).
+#
 # ## 9 · One page for any file
 #
 # `python -m lib describe PATH` puts all of this on a page: the block beside that of 2019, parameters, the cache of each kind of layer on one GPU and on eight, the usual figure and **why** it differs,
-# one decode step, and the fields that the numbers came from. PATH is a config.json, a model folder or a GGUF file; `--compare A B` puts two side by side. In Python it is `page(read_config(..))`. Below, a
-# mixture of experts with windows and biases.
+# one decode step, and the fields that the numbers came from. PATH is a config.json, a model folder or a GGUF file; `--compare A B` puts two side by side. In Python it is `page(read_config(..))`. Paste any
+# config.json between the quotes; empty, it is gpt-oss-20b, whose makers give 3.6 billion active parameters: they leave out the embedding table.
 #
-# (The model's makers give 3.6 billion active parameters: they leave out the embedding table.)
-#
-# The last lines of the page matter as much as the first: what the block cannot run is named, and what the file does not say is listed rather than guessed. A reader that guesses is how wrong
-# numbers are made. So three broken files at the end get an error instead of a number.
+# The last lines of the page matter as much as the first: what the block cannot run is named, and what the file does not say is listed rather than guessed. So three broken files at the end get an error instead of a number.
 
 # %% slideshow={"slide_type": "skip"}
-oss = read_config(configs.path("gpt-oss-20b"))
-print(page(oss, name="gpt-oss-20b"))
+my_config = """ """
+shown = json.loads(my_config) if my_config.strip() else configs.load("gpt-oss-20b")
+print(page(read_config(shown), name=shown.get("model_type", "mine")))
 p = lib.parameters(oss)
-check_equal("active parameters", p.active, 4_187_440_704)
+check_equal("active parameters of gpt-oss-20b", p.active, 4_187_440_704)
 print(f"without the embedding table, which a token looks up and does not multiply: {p.active - p.embedding:,}")
 for broken in (
     {"model_type": "my_own_net"},
@@ -327,10 +427,10 @@ for broken in (
 # %% [markdown] slideshow={"slide_type": "skip"}
 # ## 10 · How often is the usual formula wrong?
 #
-# The book carries a table of 53 published models, made by `lib` from their config files. The usual calculator takes four fields: $2\,L\,n_{kv}\,(d / h)$ numbers a token, times tokens. **Predict** for how many of
+# The book carries a table of 53 published models, made by `lib` from their config files. The usual calculator takes four fields: $2\,L\,n_{kv}\,(d / h)$ numbers per token, times tokens. **Predict** for how many of
 # the 53 it is wrong, per token and at 131,072 tokens.
 
-# %% slideshow={"slide_type": "slide", "title": "How often is the usual formula wrong?", "show": "", "text": "The usual calculator takes four fields: $2\\,L\\,n_{kv}\\,(d / h)$ numbers a token, times tokens. The book has a table of 53 published models, made from their config files.\n\n**Predict** for how many of the 53 it is wrong, per token and at 131,072 tokens."}
+# %% slideshow={"slide_type": "slide", "title": "How often is the usual formula wrong?", "show": "", "text": "The usual calculator takes four fields: $2\\,L\\,n_{kv}\\,(d / h)$ numbers per token, times tokens. The book has a table of 53 published models, made from their config files.\n\n**Predict** for how many of the 53 it is wrong, per token and at 131,072 tokens."}
 rows = configs.frontier()
 my_guess = {"per token": None, "at 131,072": None}
 per_token = [row for row in rows if row.naive != row.elements]
@@ -385,43 +485,11 @@ check_close("factors", [w.said / w.right for w in WALL], [8, 1.25, 0.703, 1.78, 
 size = lib.kv_bytes(read_config(configs.path("llama-2-7b")), 2048)
 print(f"Llama-2-7B, 2,048 tokens: {size:,} bytes = {size / 2**30:.3f} GiB = {size / 1e9:.3f} GB")
 
-# %% [markdown] slideshow={"slide_type": "notes"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "What is said of today's models, and the field that shows it", "show": "table"}
 # Not one of them failed a type check. Two habits find them all: compute the same quantity a second way (bytes of a real cache, `sum(p.numel())` over unique tensors), and write the unit: the last line has been printed as
 # "1.00 GB" ([alvarobartt/hf-mem#33](https://github.com/alvarobartt/hf-mem/issues/33)).
 #
-# ## 13 · Your own
-#
-# Paste any config.json between the quotes and run. The one here is made up: a small Llama with four times more query heads than KV heads.
-
-# %% slideshow={"slide_type": "skip"}
-my_config = """
-{"model_type": "llama", "vocab_size": 32000, "hidden_size": 768, "num_hidden_layers": 12,
- "num_attention_heads": 12, "num_key_value_heads": 3, "intermediate_size": 2048,
- "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
- "rope_theta": 500000.0, "tie_word_embeddings": true}
-"""
-print(page(read_config(json.loads(my_config)), tokens=4096, name="mine"))
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# ## 14 · In practice
-#
-# What is said of today's models, held against their files. "No biases", "large models do not tie":
-
-# %% slideshow={"slide_type": "skip"}
-for name in ("qwen2.5-7b", "glm-4.5", "gpt-oss-20b", "command-r-v01"):
-    raw = configs.load(name)
-    c = read_config(raw)
-    fields = ("attention_bias", "tie_word_embeddings")
-    stated = [f"{key} {json.dumps(raw.get(key, 'not in the file'))}" for key in fields]
-    bias = "q, k, v" if c.layers[0].attention.bias else "none"
-    out = " and o" if c.layers[0].attention.out_bias else ""
-    print(f"{name} ({lib.format_count(lib.parameters(c).total)}): {', '.join(stated)}")
-    print(f"   biases: {bias}{out}; {'tied' if c.tied else 'not tied'}")
-check_equal("Command-R ties a matrix of, parameters", 256_000 * 8192, 2_097_152_000)
-
-# %% [markdown] slideshow={"slide_type": "slide", "title": "What is said of today's models, and the field that shows it", "show": "table"}
-# Qwen2.5's biases are in no field: `model_type` qwen2 implies them. Command-R (35 billion) ties by the default of its class, where a reader who finds no field says "not tied" and counts two billion parameters
-# too many. (The files of Command-R and GLM-4.5 were put together from cited fields; `src/book/data/README.md` says which others were.)
+# ## 13 · In practice
 #
 # | said of today's models | the field that shows it |
 # |---|---|
@@ -430,7 +498,10 @@ check_equal("Command-R ties a matrix of, parameters", 256_000 * 8192, 2_097_152_
 # | gpt-oss: 64 and 8 | `num_attention_heads` 64, `num_key_value_heads` 8, in the 20b and the 120b |
 # | MLA: DeepSeek-V2, V3, R1, Kimi K2 | `kv_lora_rank` |
 # | QK-norm: OLMo 2, Qwen3, Gemma 3 | none: `model_type` implies it |
-# | layers without RoPE: Llama 4, SmolLM3 | `no_rope_layers`, or every fourth layer by the class |
+# | layers without RoPE: Llama 4, SmolLM3 | `no_rope_layers`, where 1 **has** RoPE ([huggingface/transformers#43756](https://github.com/huggingface/transformers/issues/43756)), or every fourth layer by the class |
+# | norms after each part: OLMo 2 | none: `model_type` olmo2 implies it |
+# | biases: Qwen2.5 on q, k and v | none: `model_type` qwen2 implies them |
+# | Command-R, 35 billion parameters, ties | none: its class does; a reader who takes silence for "untied" counts 2,097,152,000 too many |
 # | RoPE bases grow: 10,000, 500,000, 1,000,000 | `rope_theta`; in files of transformers 5 `rope_parameters.rope_theta` |
 #
 # ## Exercises
@@ -478,7 +549,7 @@ def traps_solution():
 check("10.traps", traps_solution)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# **3.** And how many numbers a token does each of them cache? Which families are they? The solution says.
+# **3.** And how many numbers per token does each of them cache? Which families are they? The solution says.
 
 # %% tags=["exercise"]
 my_caches = {"A": None, "B": None, "C": None}
@@ -534,7 +605,7 @@ check("10.bound", bound_solution)
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Compute it a second way, and write the unit", "show": "", "text": "- a port: two dictionaries, one transpose, one assignment; only **all** logits prove it\n- a config: what the file says, what `model_type` implies, and what nobody says\n- the usual cache formula is wrong in 26 of 53 models at 131,072 tokens\n- GiB or GB: it has been printed wrong"}
 # ## What you can do now
 #
-# You **ported** a real checkpoint with two dictionaries and a transpose, and saw why only logits prove it; **read** eight configs aloud; **caught** the usual formula in 26 of 53 models; **bounded** a decode step by its
+# You **ported** a real checkpoint with two dictionaries and a transpose, and saw why only logits prove it; **read** four configs aloud and seven mechanisms; **caught** the usual formula in 26 of 53 models; **bounded** a decode step by its
 # bytes; **corrected** six published numbers. Proved equal: your port and `lib.load_model` in every logit; the table of 53 models and `lib` (a test compares each row).
 #
 # **Sources.** The config.json files named above, in `src/book/data` with their origin. Reports are named where they are used. Llama Team 2024 ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)) and DeepSeek-AI 2024 ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)) for the shapes
