@@ -378,6 +378,11 @@ change = {name: ((late[name] - early[name]).abs().max() / early[name].abs().max(
 predict(my_guess, {name for name in change if change[name] < 0.1})
 print({name: "agree" if change[name] < 0.1 else "differ" for name in change})
 
+# %% [markdown] slideshow={"slide_type": "notes"}
+# *In words: the dots of ALiBi (a falling line) and RoPE (a swing) lie on their lines; those of the sinusoid do not.*
+#
+# The sinusoid was meant to be relative, and $p_m \cdot p_n$ is: the very curve of the explorer. $W_q$ and $W_k$ come in between. RoPE rotates **after** them.
+
 # %% slideshow={"slide_type": "skip"}
 check_close("ALiBi: position 512 = position 64", late["ALiBi"], early["ALiBi"])
 check_close("RoPE: position 512 = position 64", late["RoPE"], early["RoPE"], 1e-10)
@@ -385,11 +390,6 @@ check_equal("sinusoid: differs by more than half its size", change["sinusoid"] >
 relative = [sinusoid(100) @ sinusoid(100 - back) for back in range(1, 65)]
 curve = distance_explorer.table(pairs=32, base=10_000.0)["curve"][:64]
 check_close("without W_q and W_k the sinusoid is relative", relative, 32 * curve, 1e-10)
-
-# %% [markdown] slideshow={"slide_type": "notes"}
-# *In words: the dots of ALiBi (a falling line) and RoPE (a swing) lie on their lines; those of the sinusoid do not.*
-#
-# The sinusoid was meant to be relative, and $p_m \cdot p_n$ is: the very curve of the explorer. $W_q$ and $W_k$ come in between. RoPE rotates **after** them.
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # ## 5 · What is rotated
@@ -435,6 +435,60 @@ print(f"v rotated too: the output changes by {moved:.1f}")
 check_equal("by more than a tenth", moved > 0.1, True)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
+# ### Why in every layer, when the sinusoid is added once?
+#
+# What is added to the input stays in the stream, and every later layer can read it. Rotated queries and keys are gone once their score is taken, and the values
+# were never rotated. Does RoPE leave a trace of the position in the stream? Give SmolLM2 one word 40 times: its 40 rows start equal. **Predict** how
+# much they differ after 30 layers, as a share of their length: with RoPE alone, and with a sinusoid, as long as the word's vector, added to the input.
+
+# %% slideshow={"slide_type": "skip"}
+my_guess = {"RoPE": None, "sinusoid": None}  # 0 to 1
+folder = lib.find_model()
+model, tokenizer = lib.load_model(folder, torch.float32), lib.load_tokenizer(folder)
+forty = torch.full((1, 40), tokenizer.token_to_id("Ġword"))
+angles = torch.outer(torch.arange(40), torch.tensor(inv_freq(576)))
+sines = torch.cat([angles.sin(), angles.cos()], dim=-1) * model.emb(forty).norm(dim=-1).mean() / 288**0.5
+rows = {"RoPE": evidence.stream(model, forty), "sinusoid": evidence.stream(model, forty, added=sines)}
+spread = {name: ((x - x.mean(1, keepdim=True)).norm() / x.norm()).item() for name, x in rows.items()}
+for name, share in spread.items():
+    predict(my_guess[name], round(share, 1), f"({name})", tol=0.2)
+
+# %% slideshow={"slide_type": "skip"}
+first = rows["RoPE"][:, :1]
+check_close("RoPE alone: 40 equal rows", rows["RoPE"], first.expand_as(rows["RoPE"]), 1e-4)
+check_equal("with the sinusoid: by more than half of their length", spread["sinusoid"] > 0.5, True)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# RoPE by itself leaves none: each layer must be told anew. On real text SmolLM2's loss is 2.2 nats. **Predict** it when its first layer alone rotates, and the other 29 do not. The control: one layer
+# rotates as before, but counts its positions from 100.
+
+# %% slideshow={"slide_type": "skip"}
+my_guess = None  # nats
+ids, _ = evidence.excerpts(load_corpus().decode(), tokenizer, n=2)
+starts = {
+    "every layer rotates": lambda layer: 0,
+    "only the first": lambda layer: 0 if layer == 0 else None,
+    "none": lambda layer: None,
+    "all but layer 16": lambda layer: None if layer == 16 else 0,
+    "layer 16 from position 100": lambda layer: 100 if layer == 16 else 0,
+}
+loss = {}
+for name, start in starts.items():
+    logits = model.head(model.norm(evidence.stream(model, ids[:1], start)))[0]
+    loss[name] = evidence.next_token_loss(logits, ids[:1])
+    print(f"{name:<27} {loss[name]:.2f}")
+predict(my_guess, round(loss["only the first"], 1), "nats", tol=0.1)
+
+# %% slideshow={"slide_type": "skip"}
+usual, once, none, without, moved_on = loss.values()
+check_close("the first layer alone: as bad as none", once, none, 0.02)
+check_equal("and worse than all by more than 2 nats", once - usual > 2, True)
+check_equal("one layer without: worse by more than 0.1", without - usual > 0.1, True)
+check_close("one layer counted from 100: the same", moved_on, usual, 1e-4)
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# SmolLM2 was trained with RoPE in every layer; some models are trained without it in a few ([chapter 04](04_rope_in_practice.ipynb), NoPE layers).
+#
 # RoPE has no parameters and no table that could end: the angle of position 1,000,000 is as well defined as that of position 1. (Whether the model has ever *seen*
 # such an angle is another matter, and [chapter 04](04_rope_in_practice.ipynb)'s.)
 #
@@ -460,9 +514,6 @@ check_equal("same weights, other direction: another model", bool((minus - plus).
 
 # %% slideshow={"slide_type": "subslide", "title": "Four of 32 pairs carry most, in every head", "show": "printed", "text": "SmolLM2, layer 16 (its head 0 looks one token back more than any other head), two excerpts of real text, keys and queries before RoPE.\n\n- What share of $|q_i||k_i|$ do a head's four loudest pairs of 32 carry? By chance it would be an eighth.\n- Control: random $W_q$ and $W_k$ with the same row norms.\n- Do the loud pairs lie among the fast ones or the slow ones?"}
 my_guess = None  # per cent
-folder = lib.find_model()
-model = lib.load_model(folder, torch.float32)
-ids, _ = evidence.excerpts(load_corpus().decode(), lib.load_tokenizer(folder), n=2)
 q, k = evidence.unrotated(model, ids, 16)  # [9, B, T, 64], before RoPE
 use = evidence.pair_sizes(q, k)  # [9, 32]
 random_use = evidence.pair_sizes(*evidence.unrotated(model, ids, 16, learned=False))

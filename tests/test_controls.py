@@ -29,6 +29,7 @@ from book.evidence import (
     served,
     share_left,
     start_gradients,
+    stream,
     unrotated,
     weight_back,
     with_rms_norms,
@@ -677,6 +678,39 @@ def layer_16(learned=True):
     folder = lib.find_model()
     ids, _ = excerpts(load_corpus().decode(), lib.load_tokenizer(folder), n=2)
     return unrotated(lighthouse()[0], ids, 16, learned)
+
+
+@claim(
+    "03",
+    "40 times one word: after 30 layers with RoPE the rows are still equal (spread as a share of their length)",
+    "a sinusoid of the word's own length added to the input",
+    1e-3,
+    below=True,
+)
+def no_trace(which):
+    model, tokenizer = lighthouse()[0], lib.load_tokenizer(lib.find_model())
+    ids = torch.full((1, 40), tokenizer.token_to_id("Ġword"))
+    angles = torch.outer(torch.arange(40), torch.tensor(lib.inv_freq(576)))
+    sines = torch.cat([angles.sin(), angles.cos()], -1) * model.emb(ids).norm(dim=-1).mean().item() / 288**0.5
+    x = stream(model, ids, added=sines if which == "control" else 0.0)
+    return ((x - x.mean(1, keepdim=True)).norm() / x.norm()).item()
+
+
+@functools.cache
+def loss_when(*starts):
+    """SmolLM2's loss on an excerpt; starts: (layer, position of the first token, or None: it does not rotate)."""
+    from book.corpus import load_corpus
+
+    ids, _ = excerpts(load_corpus().decode(), lib.load_tokenizer(lib.find_model()), n=1, length=160)
+    model, others = lighthouse()[0], dict(starts)
+    with torch.no_grad():
+        x = stream(model, ids, lambda layer: others.get(layer, 0))
+        return next_token_loss(model.head(model.norm(x))[0], ids)
+
+
+@claim("03", "layer 16 without RoPE (nats on top)", "layer 16 counts from position 100", 0.1)
+def one_layer(which):
+    return loss_when((16, None if which == "real" else 100)) - loss_when()
 
 
 @claim(

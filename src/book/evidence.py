@@ -290,6 +290,20 @@ def weight_back(q, k, back=1, stop=()):
     return s.softmax(-1).diagonal(-back, -2, -1).mean((1, 2))
 
 
+@torch.no_grad()
+def stream(model, ids, start=lambda layer: 0, added=0.0):
+    """SmolLM2's stream [B, T, d] after its last block, with `added` [T, d] on its input.
+
+    start(layer): the position that this layer gives the first token; None: it does not rotate.
+    """
+    x, T = model.emb(ids) + added, ids.shape[1]
+    for layer, block in enumerate(model.blocks):
+        first = start(layer)
+        cos, sin = lib.rope_cache(T, 64, 100_000.0, start=first or 0)
+        x = block(x, torch.ones_like(cos), torch.zeros_like(sin)) if first is None else block(x, cos, sin)
+    return x
+
+
 def kept_by(model, ids):
     """What attention stores of a text before RoPE, by layer: [(keys [tokens, n_kv dh], values [tokens, n_kv dh])], float64."""
     seen = []
