@@ -138,7 +138,7 @@ wiring = Exercise(
         _mistake(
             "normed stream",
             "The normalised x replaces the stream: the residual adds to norm(x), and x itself is lost.",
-            "With A = F = 0, what must a block return?",
+            "With A = M = 0, what must a block return?",
         ),
         _mistake(
             "parallel",
@@ -148,7 +148,7 @@ wiring = Exercise(
         _mistake(
             "no residual",
             "Nothing is added back to x.",
-            "With A = F = 0, what must a block return?",
+            "With A = M = 0, what must a block return?",
         ),
         _mistake(
             "second from x",

@@ -1,6 +1,6 @@
 """The last exercise of chapter 09: a whole block with five planted faults, one from each earlier theme.
 
-The chapter's cells hold FIRST, SECOND and THIRD word for word (a test compares them); THIRD is the cell tagged `exercise`. The
+The chapter's cells hold FIRST and SECOND word for word (a test compares them); SECOND is the cell tagged `exercise`. The
 reader mends the functions and hands the dict `my_block` to `check("09.faults", my_block)`. Each part is probed on its own: while
 one is tested, the parts that it calls are the right ones, so a fault never hides behind another. A verdict says which faults are
 mended and asks one question about the next; it does not say where that one is.
@@ -26,25 +26,24 @@ def ffn(x, gate, up, down):
 def turn(x, cos, sin):  # x [B, heads, T, dh], half-split layout
     a, b = x[..., 0::2], x[..., 1::2]
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
-"""
 
-SECOND = """
+
 def attend(q, k, v):  # q [B, h, T, dh], k and v [B, n_kv, S, dh]
     T, S, group = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
     mask = torch.ones(T, S, dtype=torch.bool).tril()
     scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
     return scores.masked_fill(~mask, float("-inf")).softmax(-1) @ v
+"""
 
-
+SECOND = """
 def heads(x, w, cos, sin):
     dh = w["q_norm"].numel()
     q, k, v = ((x @ w[name].T).unflatten(-1, (-1, dh)).transpose(1, 2) for name in ("wq", "wk", "wv"))
     q, k = turn(q, cos, sin), turn(k, cos, sin)
     return norm(q, w["q_norm"]), norm(k, w["k_norm"]), v
-"""
 
-THIRD = """
+
 def block(x, w, cos, sin, past=None):  # past: the keys and values of earlier tokens
     q, k, v = heads(norm(x, w["attn_norm"]), w, cos, sin)
     if past is not None:
@@ -56,7 +55,7 @@ def block(x, w, cos, sin, past=None):  # past: the keys and values of earlier to
 my_block = {"norm": norm, "ffn": ffn, "turn": turn, "attend": attend, "heads": heads, "block": block}
 """
 
-SOURCE = f"{FIRST}\n{SECOND}\n{THIRD}"
+SOURCE = f"{FIRST}\n{SECOND}"
 
 # part: (its name in a verdict, the faulty text, the mended text)
 FIXES = {
