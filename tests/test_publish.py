@@ -4,10 +4,12 @@ import io
 import re
 import tarfile
 
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 
 from book.explore import ALL
+from book.figures import in_words
 from book.paths import chapters
 from book.publish import pages, search, site, slides, static, vendor
 
@@ -93,6 +95,27 @@ def test_a_solution_is_folded_and_an_explorers_code_too():
     nb = nbformat.v4.new_notebook(cells=[ran("s", tags=["solution"]), ran("e", explorer="x"), ran("a")])
     site.fold(nb)
     assert [c.metadata.get("tags") for c in nb.cells] == [["solution", "hide-cell"], ["hide-input"], None]
+
+
+def test_a_picture_is_told_in_words_on_the_page():
+    fig, (left, right) = plt.subplots(1, 2)
+    left.plot([1, 2], [3, 4], label="MHA")
+    left.set(title="memory", xlabel="tokens", ylabel="GiB")
+    left.legend()
+    right.barh(["norm", "head"], [1, 2])
+    right.text(1, 1, "+2 %")
+    right.text(1, 2, "+")
+    words = in_words(fig)
+    plt.close(fig)
+    assert words == "Chart with 2 panels. 1. memory: GiB against tokens: MHA; 2. norm, head: +2 %."
+    shown = nbformat.v4.new_output(
+        "display_data", {"image/png": "eHh4"}, metadata={"image/png": {"alt": words}}
+    )
+    nb = nbformat.v4.new_notebook(cells=[ran("plot()", shown), ran("predict(1, 2)\nmy_guess", shown)])
+    site.fold(nb)
+    site.describe(nb)
+    assert [cell.metadata.mystnb.image["alt"] for cell in nb.cells] == [words, words]
+    assert nb.cells[1].metadata.mystnb.code_prompt_show == "Show the answer"
 
 
 def test_a_changed_package_is_refused(tmp_path, monkeypatch):

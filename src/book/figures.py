@@ -12,10 +12,14 @@ picture they also differ in lightness, so a black-and-white print stays readable
 """
 
 import math
+import re
 from types import MappingProxyType
 
 import matplotlib as mpl
 import matplotlib.patches
+from IPython import get_ipython
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedFormatter, FuncFormatter
 
 # A colour is a meaning. Do not use "cached" for anything that is not held in memory between two steps.
 COLORS = MappingProxyType(
@@ -79,8 +83,47 @@ HOUSE = MappingProxyType(
 
 
 def style():
-    """Make the house style this kernel's default for every figure from here on."""
+    """Make the house style this kernel's default for every figure from here on; in a notebook each says in words what it draws."""
     mpl.rcParams.update(HOUSE)
+    if shell := get_ipython():
+        bundle = shell.display_formatter.mimebundle_formatter
+        bundle.for_type(Figure, lambda fig, **_: ({}, {"image/png": {"alt": in_words(fig)}}))
+
+
+def in_words(fig):
+    """What a static picture draws, panel by panel, from its own titles, axes, legends and labels: the text for those who cannot see it."""
+    panels = []
+    for ax in fig.axes:
+        if ax.get_label() == "<colorbar>":
+            continue
+        titles = " ".join(filter(None, (ax.get_title(loc=at) for at in ("left", "center", "right"))))
+        axes = f"{ax.get_ylabel()} against {ax.get_xlabel()}".strip()
+        axes = axes.removeprefix("against ").removesuffix(" against")
+        ticks = [text for axis in (ax.xaxis, ax.yaxis) if ax.axison for text in named_ticks(axis)]
+        legend = ax.get_legend()
+        names = [text.get_text() for text in legend.get_texts()] if legend else []
+        words = [text.get_text() for text in ax.texts if re.search(r"\w", text.get_text())]
+        said = [
+            titles,
+            axes if axes != "against" else "",
+            *(", ".join(part) for part in (ticks, names, words)),
+        ]
+        panels.append(
+            ": ".join(dict.fromkeys(re.sub(r"\s+", " ", part).strip() for part in said if part.strip()))
+        )
+    told = [f"{i}. {panel}" if len(panels) > 1 else panel for i, panel in enumerate(filter(None, panels), 1)]
+    count = f"Chart with {len(panels)} panels" if len(panels) > 1 else "Chart"
+    return f"{count}. {'; '.join(told)}."
+
+
+def named_ticks(axis):
+    """The names along an axis that has names in the place of numbers."""
+    texts = (
+        [tick.get_text() for tick in axis.get_ticklabels()]
+        if isinstance(axis.get_major_formatter(), FixedFormatter | FuncFormatter) or axis.have_units()
+        else []
+    )
+    return [text for text in texts if re.search(r"[^\W\d]", re.sub(r"\$.*?\$", "", text))]
 
 
 def thousands(value):

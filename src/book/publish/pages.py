@@ -233,7 +233,7 @@ def sheet():
         "",
         '<div class="sheet">',
         "",
-        "| | |",
+        "| part | formula |",
         "|---|---|",
         *(f"| {escape(name)} | ${formula}$ |" for name, formula in FORMULAS),
         "",

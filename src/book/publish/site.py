@@ -100,6 +100,7 @@ def sources(folder, papers):
         drop_progress(nb)
         nb.cells = fold_checks(nb.cells)
         fold(nb)
+        describe(nb)
         for cell in nb.cells:
             if cell.cell_type == "markdown":
                 cell.source = pages.link_names(local_links(cell.source, {p.name for p in papers}), linked)
@@ -141,7 +142,20 @@ def ways(names):
 
 
 def _prompt(cell, words):
-    cell.metadata["mystnb"] = {"code_prompt_show": f"Show {words}", "code_prompt_hide": f"Hide {words}"}
+    prompts = {"code_prompt_show": f"Show {words}", "code_prompt_hide": f"Hide {words}"}
+    cell.metadata.setdefault("mystnb", nbformat.from_dict({})).update(prompts)
+
+
+def describe(nb):
+    """What a picture's output says of it (figures.in_words) is its alternative text on the page."""
+    for cell in nb.cells:
+        told = [
+            o.metadata["image/png"]["alt"]
+            for o in cell.get("outputs", [])
+            if "image/png" in o.get("metadata", {})
+        ]
+        if told:
+            cell.metadata.setdefault("mystnb", nbformat.from_dict({}))["image"] = {"alt": " ".join(told)}
 
 
 def fold(nb):

@@ -32,13 +32,13 @@ DECKS = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>The Modern Transformer Block: slides</title>
 <style>body{{font:1.1rem/1.6 sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}}:root{{color-scheme:light dark}}</style>
-</head><body><h1>The Modern Transformer Block: slides</h1>
+</head><body><main><h1>The Modern Transformer Block: slides</h1>
 <p>Space, a clicker or the right arrow goes on, the left arrow back; the answer to a prediction comes with its own key.
 <kbd>S</kbd> opens the speaker's notes, <kbd>O</kbd> the overview, <kbd>F</kbd> fills the screen. On a slider the arrow keys move
 the slider; Space and a clicker go on.</p>
 <ul>
 {rows}
-</ul></body></html>
+</ul></main></body></html>
 """
 
 

@@ -39,3 +39,15 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }
 });
+// What scrolls sideways can be reached by key: formulas and pictures on a phone. The theme does the same for code and tables.
+addEventListener("load", async () => {
+  await window.MathJax?.startup?.promise;
+  const reach = () => {
+    for (const part of document.querySelectorAll('mjx-container[display="true"], .cell_output, table.dataframe')) {
+      if (part.scrollWidth > part.clientWidth + 1) part.tabIndex = 0;
+      else part.removeAttribute("tabindex");
+    }
+  };
+  reach();
+  addEventListener("resize", reach);
+});
