@@ -367,8 +367,8 @@ def picked(q, k, w, n):
 q, k, v, small_k = torch.randn(8), torch.randn(40, 8), torch.randn(40, 8), torch.randn(40, 4)
 at = picked(torch.randn(3, 4), small_k, torch.rand(3), 64)
 check_close("40 tokens, 64 allowed: nothing is lost", (k[at] @ q).softmax(0) @ v[at], (k @ q).softmax(0) @ v)
-at = picked(small_k[7:8], small_k / small_k.norm(dim=1, keepdim=True), torch.ones(1), 1)
-check_equal("one allowed: the key that the query resembles most", at.item(), 7)
+nearest = picked(small_k[7:8], small_k / small_k.norm(dim=1, keepdim=True), torch.ones(1), 1)
+check_equal("one allowed: the key that the query resembles most", nearest.item(), 7)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # **Multi-token heads.** $h'_t = \mathrm{block}(W[\mathrm{norm}(h_t), \mathrm{norm}(e_{t+1})])$ guesses token $t + 2$ with the same head: one more layer, used in training, or to draft. As a draft it keeps its own layer's keys and
