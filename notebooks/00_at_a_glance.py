@@ -254,10 +254,9 @@ for name, trained in (("2019", old), ("today", new)):
     predict(my_guess[name], misfits(longer[name], trained), f"({name})")
 
 # %% slideshow={"slide_type": "skip"}
-longer = longer["today"]
-_ = longer.load_state_dict(new.state_dict())
-check_close("the longer model, first 16 tokens", longer(idx), new(idx))
-check_shape("logits for 2,000 tokens", longer(idx.repeat(1, 125)), [2, 2000, 1000])
+_ = longer["today"].load_state_dict(new.state_dict())
+check_close("the longer model, first 16 tokens", longer["today"](idx), new(idx))
+check_shape("logits for 2,000 tokens", longer["today"](idx.repeat(1, 125)), [2, 2000, 1000])
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # The table is a tensor of 1,024 rows. For RoPE, `max_len` is a setting. That it **runs** beyond its trained length does not yet mean that it runs well: [chapter 04](04_rope_in_practice.ipynb).

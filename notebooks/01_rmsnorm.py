@@ -49,7 +49,7 @@ for name, out in outputs.items():
 # %% slideshow={"slide_type": "-"}
 for name, out in outputs.items():
     print(f"{name:<10}", [round(v, 6) for v in out.tolist()])
-check_close("lib.rms_norm", rms_norm(x, eps=0.0), [0.365148, 0.730297, 1.095445, 1.460593], 1e-6)
+check_close("lib.rms_norm", rms_norm(torch.arange(1.0, 5.0), eps=0.0), [0.365148, 0.730297, 1.095445, 1.460593], 1e-6)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Both have root mean square 1. LayerNorm's entries also add up to 0; RMSNorm's keep their signs and ratios.
@@ -204,7 +204,7 @@ for name in my_guess:
     predict(my_guess[name], truth[name], f"({name})")
 
 # %% slideshow={"slide_type": "skip"}
-print("  ".join(f"{name} {value:.2f}" for name, value in loss.items()))
+print("  ".join(f"{name} {value:.{1 if 'bf16' in name else 2}f}" for name, value in loss.items()))
 check_close("fp16: every token as likely, ln 49,152", loss["careless fp16"], math.log(49152), 1e-6)
 check_equal("bf16: moves by less than 0.01", abs(loss["careless bf16"] - loss["fp32"]) < 0.01, True)
 row = torch.full((4,), 300.0, dtype=torch.float16)
@@ -402,6 +402,8 @@ forgot, _ = evidence.run_norms(model, idx, lambda x, w, eps: norm(x, torch.ones_
 evidence.fold_gains(model, mine("01.fold"))
 check_close("all 60 gains folded: the same logits", model(idx)[0].detach(), logits)
 print(f"gains forgotten instead: loss {evidence.next_token_loss(forgot, idx):.1f}, was {loss['fp32']:.1f}")
+del model
+model = lib.load_model(folder, torch.float32)  # with its gains in their places
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # A gain means nothing by itself; only its product with the next matrix does. (The last norm's gain would go into the head, and break the tie with the embedding.)
