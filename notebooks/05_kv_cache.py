@@ -354,6 +354,7 @@ for (kind, small), numbers in zip(models.items(), by_hand):
     check_equal(f"{kind:<11} lib.kv_bytes", kv_bytes(small.config, 23, batch=2, bytes_per_element=4), cache.nbytes)
     whole, cache = small.double()(idx), small.new_cache(batch=2, max_len=40)
     check_close(f"{kind:<11} chunks", torch.cat([small(chunk, cache) for chunk in idx.split((5, 1, 9, 1, 7), 1)], 1), whole)
+    _ = small.float()
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Repeat, not tile; and the last query aligns with the last key", "show": "", "ask": "Q12", "text": "Every value of KV head 0 is 0, of head 1 is 1. **Predict** what 4 query heads receive when the heads are tiled.\n\nTwo new queries, five keys, values 1 to 5. **Predict** what the queries receive with `is_causal=True`."}
 # Equal to the byte, and nothing else is held. (The model reserves room for `max_len` tokens; that is `allocated_nbytes`.) In float64 chunks and whole agree
@@ -392,10 +393,10 @@ from book.exercises.ch05_step import tiled as tiled_step
 from book.exercises.ch05_step import unmasked_prompt
 
 short = prompt[:, :40]
-right = next_token_loss(model(short)[0], short)
-tiled = next_token_loss(fed_through(model, short, tiled_step, [40]), short)
-print(f"SmolLM2's loss {right:.1f}, heads tiled {tiled:.1f}; every token as likely: 10.8")
-check_equal("tiled: worse than guessing", tiled > 10.8, True)
+loss_right = next_token_loss(model(short)[0], short)
+loss_tiled = next_token_loss(fed_through(model, short, tiled_step, [40]), short)
+print(f"SmolLM2's loss {loss_right:.1f}, heads tiled {loss_tiled:.1f}; every token as likely: 10.8")
+check_equal("tiled: worse than guessing", loss_tiled > 10.8, True)
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Positions: the next one is the number of tokens ever fed", "show": "", "text": "Keys are rotated **before** they are cached, once. Three ways to get the next position wrong: start again at 0; add the prompt's length again; count the tokens *held*.\n\nA window of 5, a prompt of 6, six single steps: **predict** the last position under each rule."}
 # Nothing fails, every shape is right. With `is_causal=True` a decoding model looks at its very first token, always
@@ -517,7 +518,7 @@ my_guess = {"at once": None, "token by token": None}
 wrong = {"at once": [40], "token by token": [1] * 40}
 for way, sizes in wrong.items():
     logits = fed_through(model, short, unmasked_prompt, sizes)
-    wrong[way] = next_token_loss(logits, short) - right, (logits.argmax(-1)[:-1] == short[0, 1:]).sum().item()
+    wrong[way] = next_token_loss(logits, short) - loss_right, (logits.argmax(-1)[:-1] == short[0, 1:]).sum().item()
     predict(my_guess[way], round(wrong[way][0], 2) + 0.0, f"nats ({way})")
 hits = (whole[:39].argmax(-1) == short[0, 1:]).sum().item()
 print(f"next tokens said right, of 39: masked {hits}, unmasked at once {wrong['at once'][1]}, token by token {wrong['token by token'][1]}")

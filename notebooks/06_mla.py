@@ -1,16 +1,16 @@
 # %% [markdown] slideshow={"slide_type": "slide", "show": "list", "text": "128 heads in each of 61 layers, and fewer cached bytes than a 70B model with 8 KV heads. In fifty minutes you will"}
 # # 06 · Multi-head latent attention
 #
-# DeepSeek-V3 has 128 heads in each of its 61 layers and caches less per token than a 70B model with 8 KV heads. This chapter shows how.
+# DeepSeek-V3 has 128 heads in each of its 61 layers and caches less per token than a 70B model with 8 KV heads.
 #
 # After it you will be able to
 # - **say** what an MLA layer caches, and compute its bytes from a config;
-# - **derive** absorption, and write it in a few lines;
+# - **derive** absorption, and write a whole layer with it;
 # - **explain** why a rotation must not stand inside it, and what decoupled RoPE does about that;
 # - **decide** when to absorb and when to expand;
-# - **spot** five wrong counts of MLA's cache.
+# - **spot** wrong counts of MLA's cache.
 #
-# You need chapters 03 (RoPE) and 05 (the KV cache). About 50 minutes.
+# You need chapters [03](03_rope.ipynb) (RoPE), [05](05_kv_cache.ipynb) (the KV cache) and the two layouts of [04](04_rope_in_practice.ipynb). About 50 minutes.
 
 # %% slideshow={"slide_type": "skip"}
 from dataclasses import replace
@@ -24,10 +24,10 @@ from book import configs
 from book.bench import is_stale, load_bench
 from book.corpus import load_corpus
 from book.evidence import kept_by, narrowed
-from book.exercises import check, progress
-from book.explore.ch06_mla import draw_cached, mla_explorer, read_queries
+from book.exercises import check, mine, progress
+from book.explore.ch06_mla import draw_layer, mla_explorer, read_queries
 from book.figures import COLORS, style
-from book.predict import TOLERANCES, check_close, check_equal, check_shape, predict
+from book.predict import check_close, check_equal, check_shape, predict
 from lib import KVCache, LatentCache, MLAttention, apply_rope, attend, permute_heads, rms_norm, rope_cache
 
 style()
@@ -37,11 +37,9 @@ _ = torch.set_grad_enabled(False)
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Sharing heads ends at one head", "show": "", "text": "DeepSeek-V3's shape: 61 layers, 128 heads, keys of 128 + 64 numbers, values of 128, two bytes each.\n\nGQA and MQA give several query heads **the same** keys and values. At one KV head nothing is left to share.\n\n**Write down:** how many bytes would one token cost as plain MHA?"}
 # ## 1 · Where GQA stops
 #
-# GQA makes the cache smaller by giving several query heads **the same** keys and values. Fewer KV heads, fewer bytes, and at one KV head
-# (MQA) there is nothing left to share.
+# GQA makes the cache smaller by giving several query heads **the same** keys and values. At one KV head (MQA) nothing is left to share.
 #
-# Take DeepSeek-V3's shape: 61 layers, 128 heads, keys of 192 numbers (128 + 64), values of 128, two bytes each. Suppose it were plain MHA.
-# **Write down** how many bytes one token would cost.
+# Take DeepSeek-V3's shape: 61 layers, 128 heads, keys of 128 + 64 = 192 numbers, values of 128, two bytes each. **Write down** how many bytes one token would cost as plain MHA.
 
 # %% slideshow={"slide_type": "-"}
 my_guess = None  # bytes per token
@@ -52,63 +50,54 @@ for kind, n_kv in (("MHA", 128), ("GQA-8", 8), ("MQA", 1)):
     size = n_kv * (192 + 128) * 61 * 2
     print(f"{kind:<8}{n_kv:>9}{size:>17,}{size * 131072 / 2**30:>13.2f}")
 check_equal("MHA at V3's shape", mha, 4_997_120)
-print(f"as MHA {mha / 2**20:.2f} MiB a token; content keys of all heads 128 x 128 = {128 * 128:,} wide")
+print(f"as MHA {mha / 2**20:.2f} MiB per token; keys of all heads, without the 64: 128 x 128 = {128 * 128:,} wide")
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "MLA keeps one short vector, and makes every head's keys and values from it", "text": "$c$ is the **latent**, and the only thing cached. Every head still has keys and values of its own; none of them is stored.\n\n- D is for *down*, U for *up*\n- DeepSeek-V3: $d_c = 512$ (`kv_lora_rank`), where the keys of all heads together are $128 \\times 128 = 16{,}384$ numbers wide"}
-# Nearly 5 MB for a single token as MHA. Sharing brings it down step by step, and ends at MQA.
-#
-# MLA takes another road. Every head keeps its **own** keys and values, but none of them is stored. What is stored is one short vector per
-# token, the **latent** $c$, from which all of them can be made again:
+# MLA takes another road. Every head has its **own** keys and values, and none of them is stored. Stored is one short vector per token, the **latent** $c$, from which all of them can be made again:
 #
 # $$c = W^{DKV} x \in \mathbb{R}^{d_c}, \qquad k_j = W^{UK}_j c, \qquad v_j = W^{UV}_j c \qquad (j = 1 \ldots h).$$
 #
-# D is for *down*, U for *up*. DeepSeek-V3: $d_c = 512$ (`kv_lora_rank` in config.json), where the keys of all heads together are
-# $128 \times 128 = 16{,}384$ numbers wide.
+# D is for *down*, U for *up*. DeepSeek-V3: $d_c = 512$ (`kv_lora_rank` in config.json), where the keys of all heads together are $128 \times 128 = 16{,}384$ numbers wide.
 #
 # ## 2 · One latent, many heads
 #
-# We work small, with every size different, so that no mix-up can hide: $d = 56$, $h = 6$, $d_c = 16$ (`c` in the code), keys of 10 (`n`) and values
-# of 12 (`v`) a head. (`r` and `q_rank` wait for section 5.)
+# We work small, with every size different, so that no mix-up can hide: $d = 56$, $h = 6$, $d_c = 16$, keys of 10 and values of 12 per head (`dc`, `dn`, `dv` in the code; `dr` and `q_rank` wait for section 5).
 #
-# At 23 tokens, put the keys of all heads side by side, a row a token: a [23, 60] matrix. **Predict** its rank.
+# At 23 tokens, put the keys of all heads side by side, one row per token: a [23, 60] matrix. **Predict** its rank.
 
-# %% slideshow={"slide_type": "subslide", "title": "GQA copies heads; MLA learns the map", "text": "Sizes all different: $d = 56$, $h = 6$, $d_c = 16$, keys of 10. Put the keys of all heads side by side, a row a token, for 23 tokens: a [23, 60] matrix.\n\n**Predict** its rank."}
-d, h, c, n, v, r, q_rank = 56, 6, 16, 10, 12, 4, 20
+# %% slideshow={"slide_type": "subslide", "title": "GQA copies heads; MLA learns the map", "text": "Sizes all different: $d = 56$, $h = 6$, $d_c = 16$, keys of 10. Put the keys of all heads side by side, one row per token, for 23 tokens: a [23, 60] matrix.\n\n**Predict** its rank."}
+d, h, dc, dn, dv, dr, q_rank = 56, 6, 16, 10, 12, 4, 20
 S = 23  # tokens
 gen = torch.Generator().manual_seed(1)
 x = torch.randn(S, d, generator=gen, dtype=torch.float64)
-W_down = torch.randn(c, d, generator=gen, dtype=torch.float64) / d**0.5
-W_uk = torch.randn(h, n, c, generator=gen, dtype=torch.float64) / c**0.5
-W_uv = torch.randn(h, v, c, generator=gen, dtype=torch.float64) / c**0.5
+W_down = torch.randn(dc, d, generator=gen, dtype=torch.float64) / d**0.5
+W_uk = torch.randn(h, dn, dc, generator=gen, dtype=torch.float64) / dc**0.5
+W_uv = torch.randn(h, dv, dc, generator=gen, dtype=torch.float64) / dc**0.5
 
-latent = x @ W_down.T  # [S, c]
-keys = torch.einsum("hnc,sc->shn", W_uk, latent)
+latent = x @ W_down.T  # [S, dc]
+keys = latent @ W_uk.mT  # [h, S, dn]: .mT exchanges the last two axes
 check_shape("latent", latent, [23, 16])
-check_shape("keys of all heads", keys, [23, 6, 10])
+check_shape("keys of all heads", keys, [6, 23, 10])
 my_guess = None
-rank = int(torch.linalg.matrix_rank(keys.flatten(1)))
+rank = int(torch.linalg.matrix_rank(keys.transpose(0, 1).flatten(1)))
 predict(my_guess, rank)
-check_equal("rank of all keys together", rank, c)
+check_equal("rank of all keys together", rank, dc)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
 # Each token's 60 key numbers come from 16. The heads differ, yet together they carry $d_c$ numbers per token. GQA fixes $W^{UK}$ to copies of rows; MLA learns it.
 #
-# **But the saving is not there yet.** The score of a query with a cached token needs that token's key, and the key is not in the cache.
-# Making it again means multiplying every latent of the past by $W^{UK}$ **at every step**. At V3's size, over 2,048 tokens, for each layer
-# and each new token:
+# **But the saving is not there yet.** The score of a query with a cached token needs that token's key, and the key is not in the cache. Making it again means multiplying every latent of the past by $W^{UK}$ **at every step**. At V3's size, over 2,048 tokens, for each layer and each new token:
 
 # %% slideshow={"slide_type": "slide", "title": "Low rank alone moves the cost from memory to arithmetic", "text": "The score needs a key, and the key is not in the cache. Making keys and values again at **every** step, 2,048 tokens, V3's size, per layer and new token:"}
-V3 = {"heads": 128, "c": 512, "n": 128, "v": 128, "r": 64}
-remake = 2 * 2048 * V3["c"] * V3["heads"] * (V3["n"] + V3["v"])
-attention = 2 * 2048 * V3["heads"] * (V3["n"] + V3["r"] + V3["v"])
+V3 = {"heads": 128, "dc": 512, "dn": 128, "dv": 128, "dr": 64}
+remake = 2 * 2048 * V3["dc"] * V3["heads"] * (V3["dn"] + V3["dv"])
+attention = 2 * 2048 * V3["heads"] * (V3["dn"] + V3["dr"] + V3["dv"])
 print(f"make keys and values again: {remake / 1e9:6.2f} GFLOP")
 print(f"scores and weighted sum:    {attention / 1e9:6.2f} GFLOP")
-print(f"ratio: {remake / attention:.1f}")
-check_equal("at any length", remake / attention, V3["c"] * 256 / 320)
+print(f"ratio, at any length: {remake / attention:.1f}")
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Absorption moves a parenthesis: the matrix meets the query once", "text": "On the left $W^{UK}$ meets **every cached token**; on the right it meets **the query, once**. Values move the same way."}
-# Four hundred times the work of the attention itself. This is why "MLA is low-rank K and V" tells half of it: low rank alone moves the cost
-# from memory to arithmetic.
+# Four hundred times the work of the attention itself: low rank alone moves the cost from memory to arithmetic.
 #
 # ## 3 · Moving a parenthesis
 #
@@ -116,47 +105,43 @@ check_equal("at any length", remake / attention, V3["c"] * 256 / 320)
 #
 # $$q^\top \left(W^{UK} c\right) \;=\; \left(W^{UK\top} q\right)^\top c .$$
 #
-# On the left, $W^{UK}$ meets **every cached token**. On the right it meets **the query, once**, and the moved query
-# $\tilde q = W^{UK\top} q \in \mathbb{R}^{d_c}$ is compared with the latents as they lie in the cache. This is **absorption**.
+# On the left, $W^{UK}$ meets **every cached token**. On the right it meets **the query, once**, and the moved query $\tilde q = W^{UK\top} q \in \mathbb{R}^{d_c}$ is compared with the latents as they lie in the cache. This is **absorption**.
 #
 # Values move the same way. The output of a head is a weighted sum of values, and the weights $a_s$ are plain numbers:
 #
 # $$\sum_s a_s \left(W^{UV} c_s\right) \;=\; W^{UV} \sum_s a_s c_s .$$
 
 # %% slideshow={"slide_type": "subslide", "title": "Two bracketings, the same scores and the same outputs"}
-q = torch.randn(h, n, generator=gen, dtype=torch.float64)  # one query, all heads
-left = torch.einsum("hn,shn->hs", q, keys)  # keys made for all 23 tokens
-moved = torch.einsum("hn,hnc->hc", q, W_uk)  # once
-right = torch.einsum("hc,sc->hs", moved, latent)
+q = torch.randn(h, 1, dn, generator=gen, dtype=torch.float64)  # one query, all heads
+left = q @ keys.mT  # [h, 1, S]: keys made for all 23 tokens
+q_tilde = q @ W_uk  # [h, 1, dc]: once
+right = q_tilde @ latent.T
 check_close("scores, two bracketings", left, right)
-a = (right / (n**0.5)).softmax(-1)  # [h, S]
-values = torch.einsum("hvc,sc->hsv", W_uv, latent)
-summed_values = torch.einsum("hs,hsv->hv", a, values)
-summed_latents = torch.einsum("hvc,hs,sc->hv", W_uv, a, latent)
+a = (right / dn**0.5).softmax(-1)  # [h, 1, S]
+summed_values = a @ (latent @ W_uv.mT)  # 23 values of each head, then their sum
+summed_latents = (a @ latent) @ W_uv.mT  # the sum, then one value
 check_close("outputs, two bracketings", summed_values, summed_latents)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# ### Absorb by order, do not merge
+# ### Multiply the two matrices?
 #
-# Papers say that $W^{UK}$ is absorbed *into* the query projection. It is tempting to multiply the two matrices and store the product.
-# **Predict**: V3 makes its queries from a vector of 1,536 (`q_lora_rank`). Does the merged $W^{UQ\top} W^{UK}$, one matrix a head, have more
-# or fewer parameters than the two apart?
+# Papers say that $W^{UK}$ is absorbed *into* the query projection. It is tempting to multiply the two matrices once and store the product. V3 makes its queries in two steps, $W^{DQ}$ from $d$ down to 1,536 (`q_lora_rank`) and $W^{UQ}$ up to the heads.
+# **Predict**: how many times as many parameters has $W^{UQ\top} W^{UK}$, one matrix per head, as the two apart?
 
-# %% slideshow={"slide_type": "slide", "title": "Absorb by order: a merged matrix is larger than the two apart", "text": "It is tempting to multiply $W^{UQ\\top} W^{UK}$ and store the product. V3 makes its queries from a vector of 1,536 (`q_lora_rank`).\n\n**Predict:** has the merged matrix, one a head, more or fewer parameters than the two apart?"}
-my_guess = None  # "more" or "fewer"
+# %% slideshow={"slide_type": "slide", "title": "Multiply $W^{UQ\\top} W^{UK}$ once and store it?", "text": "V3 makes its queries from a vector of 1,536 (`q_lora_rank`).\n\n**Predict:** how many times as many parameters has the product, one matrix per head, as the two apart?"}
+my_guess = None  # times (below 1: fewer)
 two = 128 * 128 * (1536 + 512)  # W_UQ and W_UK, 128 heads of 128
 merged = 128 * 1536 * 512
 two_out = 128 * 128 * (512 + 7168)  # W_UV and W_O
 merged_out = 128 * 512 * 7168
-predict(my_guess, "more" if merged > two else "fewer")
+predict(my_guess, round(merged / two, 1), "times as many")
 print(f"query side: apart {two / 1e6:6.1f}M   merged {merged / 1e6:6.1f}M")
 print(f"value side: apart {two_out / 1e6:6.1f}M   merged {merged_out / 1e6:6.1f}M")
 check_close("query side, millions", [two / 1e6, merged / 1e6], [33.6, 100.7], 0.001)
 check_close("value side, millions", [two_out / 1e6, merged_out / 1e6], [125.8, 469.8], 0.0005)
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "A rotation would stand between the query and the matrix", "show": "", "ask": "Q14", "text": "RoPE turns the key of position $m$ by $R_m$ and the query of position $t$ by $R_t$. With a key made again from the latent the score is\n\n$$\\left(R_t q\\right)^\\top \\left(R_m W^{UK} c_m\\right) = q^\\top R_{m-t} W^{UK} c_m .$$\n\nThe matrix that we would move to the query side is **a different one for every cached token**.\n\nSo with RoPE on these keys one moved query would be needed per distance: the old cost again."}
-# Merging makes one matrix of full width out of two thin ones. A decode step reads every weight it uses, so merged matrices would be read
-# three to four times as long. `lib.mla` keeps the matrices as they are in the checkpoint and only chooses the order.
+# The product is one matrix of full width in the place of two thin ones, and a decode step reads every weight that it uses. So absorb **by order**: `lib.mla` keeps the matrices of the checkpoint.
 #
 # ## 4 · What a rotation breaks
 #
@@ -164,15 +149,13 @@ check_close("value side, millions", [two_out / 1e6, merged_out / 1e6], [125.8, 4
 #
 # $$\left(R_t q\right)^\top \left(R_m W^{UK} c_m\right) = q^\top R_{m-t} W^{UK} c_m .$$
 #
-# Now a rotation stands between $q$ and $W^{UK}$, and **it is a different one for every cached token**. The matrix that we would move to the
-# query side, $W_q^\top R_\Delta W^{UK}$, is no longer one matrix. How much does it move with the distance $\Delta$?
+# Now a rotation stands between $q$ and $W^{UK}$, and **it is a different one for every cached token**. How much does the matrix that we would move, $W_q^\top R_\Delta W^{UK}$, change with the distance $\Delta$?
 
 # %% slideshow={"slide_type": "subslide", "title": "How far the matrix moves with the distance", "show": "printed", "text": "$W_q^\\top R_\\Delta W^{UK}$ against distance 0, for one head of 64:"}
 gen = torch.Generator().manual_seed(2)
-dh = 64
-W_q = torch.randn(dh, d, generator=gen, dtype=torch.float64)
-W_k = torch.randn(dh, c, generator=gen, dtype=torch.float64)
-cos, sin = rope_cache(6, dh)
+W_q = torch.randn(64, d, generator=gen, dtype=torch.float64)
+W_k = torch.randn(64, dc, generator=gen, dtype=torch.float64)
+cos, sin = rope_cache(6, 64)
 keys_at = [apply_rope(W_k.T[None, None, :, None], cos[[m]], sin[[m]]).squeeze().T for m in range(6)]
 at = [W_q.T @ turned for turned in keys_at]
 drift = [((at[m] - at[0]).norm() / at[0].norm()).item() for m in range(6)]
@@ -182,77 +165,101 @@ check_equal("moved by more than a fifth at distance 1", drift[1] > 0.2, True)
 check_equal("moves on with the distance", drift == sorted(drift), True)
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Decoupled RoPE: content is absorbed, position has a small key of its own", "text": "- width $d_{nope}$ carries **content**: no rotation, absorbed\n- width $d_R$ carries **position**: made from $x$, rotated, cached as it is, one for all heads"}
-# By a quarter after one token. So with RoPE on the keys, one moved query would be needed per distance, and that is the old cost again. (The
-# other way out, caching rotated keys, is the full cache again.)
+# One moved query per distance is the old cost again; caching the rotated keys is the full cache again.
 #
 # ## 5 · Decoupled RoPE
 #
-# MLA splits the head. One part, of width $d_{nope}$, carries content: no rotation, absorbed. A second, small part of width $d_R$ carries position:
-# its key is made straight from $x$, rotated, and **cached as it is**, one for all heads:
+# MLA splits the head. A part of width $d_{nope}$ carries content: no rotation, absorbed. A small part of width $d_R$ carries position: its key is made straight from $x$, rotated, and **cached as it is**, one for all heads:
 #
 # $$k^R = \mathrm{RoPE}(W^{KR} x), \qquad \text{score}_j = \frac{q_j^{C\top} k^C_j + q_j^{R\top} k^R}{\sqrt{d_{nope} + d_R}} .$$
 #
-# The picture shows what is made and what is kept; `n`, `r`, `v` in it and in the code are $d_{nope}$, $d_R$, $d_v$. Two things are new: the latent goes through
-# an RMSNorm ([chapter 01](01_rmsnorm.ipynb)) before it is cached, and the query has a low rank of its own, $W^{DQ}$ down and $W^{UQ}$ up. Only the two filled boxes outlive a step.
+# Two more things are new: the latent goes through an RMSNorm ([chapter 01](01_rmsnorm.ipynb)) before it is cached, and so does the low-rank query, between $W^{DQ}$ and $W^{UQ}$.
 
 # %% slideshow={"slide_type": "subslide", "title": "Only the two filled boxes outlive a step"}
-fig, ax = plt.subplots(figsize=(11, 4.6))
-rows = draw_cached(ax)
+fig, ax = plt.subplots(figsize=(11, 5))
+print(draw_layer(ax))
 plt.show()
-print(rows)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# *In words: $x$ gives the query (left), the latent (middle) and the rope key (right). The latent is normalised, then cached; the rope key is
-# rotated, then cached. Keys and values of the heads hang above the latent and are never stored.*
+# *In words: $x$ gives the query (left), the latent (middle) and the rope key (right). Latent and rope key are filled: cached. The keys and values of head $j$ are made from the latent; query, key and rope key meet in the score.* ([Chapter 05](05_kv_cache.ipynb) has the four caches side by side.)
 #
-# Position now lives in $k^R$ alone. That can be tested: without it, attention over the past is a **bag of tokens**. We permute the past of a
-# layer and look at the next token's output.
+# Position now lives in $k^R$ alone. That can be tested: without the rotation, attention over the past is a **bag of tokens**. We shuffle the past of a layer and look at the next token's output.
 
 # %% slideshow={"slide_type": "subslide", "title": "Without the rope key, the past is a bag of tokens"}
 torch.manual_seed(3)
-layer = MLAttention(d, h, q_rank, c, n, r, v).double()
+layer = MLAttention(d, h, q_rank, dc, dn, dr, dv).double()
 for p in layer.parameters():
     p.copy_(torch.randn_like(p) * (0.3 if p.dim() > 1 else 1.0))
 past, new = torch.randn(1, S, d).double(), torch.randn(1, 1, d).double()
 shuffled = past[:, torch.randperm(S)]
-cos, sin = rope_cache(S + 1, r)
+cos, sin = rope_cache(S + 1, dr)
 with_rope = [layer.expanded(torch.cat([p, new], 1), cos, sin)[:, -1] for p in (past, shuffled)]
 no_turn = (torch.ones_like(cos), torch.zeros_like(sin))
 without = [layer.expanded(torch.cat([p, new], 1), *no_turn)[:, -1] for p in (past, shuffled)]
 check_close("no rotation: order of the past", without[0], without[1])
 check_equal("rotated rope key: order matters", bool((with_rope[0] - with_rope[1]).abs().max() > 0.01), True)
 
+# %% [markdown] slideshow={"slide_type": "skip"}
+# **Exercise 1. Absorb.** Scores of one query with all cached tokens, in the absorbed form. `q_nope` [h, dn], `q_rope` [h, dr] (already rotated), `w_uk` [h, dn, dc], `cached` [S, dc + dr], each row the latent and then the rope key; return [h, S], scaled, before the softmax.
+
+# %% tags=["exercise"]
+def my_absorbed_scores(q_nope, q_rope, w_uk, cached):
+    ...
+
+# %% tags=["check"]
+check("06.absorb", my_absorbed_scores)
+
+# %% tags=["solution"] jupyter={"source_hidden": true}
+def absorb_solution(q_nope, q_rope, w_uk, cached):
+    moved = (q_nope[:, None] @ w_uk)[:, 0]  # [h, dc]
+    wide = torch.cat([moved, q_rope], dim=-1)
+    return wide @ cached.T * (q_nope.shape[-1] + q_rope.shape[-1]) ** -0.5
+
+
+check("06.absorb", absorb_solution)
+
 # %% [markdown] slideshow={"slide_type": "notes"}
-# ### All of it in fifteen lines
-#
-# One decode step in the absorbed form, from the weights of that layer. Its names: `wq_a` and `wq_b` are $W^{DQ}$ and $W^{UQ}$, `wkv_a` is $W^{DKV}$ on top of
-# $W^{KR}$, `wkv_b` each head's $W^{UK}$ on top of its $W^{UV}$. The gains of both norms are random, so a forgotten norm cannot pass.
-# The latent is cached **after** its norm, the rope key **after** its rotation.
+# **Exercise 2. The whole layer, from a blank cell.** `x` [T, d], one or more new tokens; `cached` [S, dc + dr], the rows of the earlier ones; `cos`, `sin` [T, dr / 2], the new tokens' rows of the table. Return the output [T, d] and the grown cache [S + T, dc + dr], latent after its norm, rope key after its rotation.
+# `w` holds `wq_a` [q_rank, d] ($W^{DQ}$), `q_norm`, `wq_b` [h (dn + dr), q_rank] ($W^{UQ}$, content before rope in each head), `wkv_a` [dc + dr, d] ($W^{DKV}$ on top of $W^{KR}$), `kv_norm`, `W_uk` [h, dn, dc], `W_uv` [h, dv, dc], `wo` [d, h dv]. DeepSeek's weights turn neighbours: `apply_rope(y, cos, sin, "adjacent")`. Earlier tokens must not see later ones, and no key or value is ever made. Once it passes, the chapter checks **your** layer against the library's: a prompt of 9, a chunk of 5, single tokens.
 
-# %% slideshow={"slide_type": "slide", "title": "All of it in fifteen lines"}
-def decode_step(layer, cached, x, cos, sin):
-    """x [1, d], one new token -> its output [1, d] and the grown cache [S + 1, c + r]."""
-    W_uk, W_uv = layer.wkv_b.weight.view(h, n + v, c).split([n, v], dim=1)
-    q = layer.wq_b.weight @ rms_norm(layer.wq_a.weight @ x[0], layer.q_norm.weight)
-    q_nope, q_rope = q.view(h, n + r).split([n, r], dim=1)
-    q_rope = apply_rope(q_rope[None, :, None], cos, sin, "adjacent")[0, :, 0]
-    new_latent, k_rope = (layer.wkv_a.weight @ x[0]).split([c, r])
-    k_rope = apply_rope(k_rope[None, None, None], cos, sin, "adjacent").view(r)
-    new = torch.cat([rms_norm(new_latent, layer.kv_norm.weight), k_rope])
-    cached = torch.cat([cached, new[None]])  # all that is kept: [S + 1, c + r]
-    wide_q = torch.cat([torch.einsum("hn,hnc->hc", q_nope, W_uk), q_rope], dim=1)
-    a = (wide_q @ cached.T * (n + r) ** -0.5).softmax(-1)  # [h, S + 1]
-    out = torch.einsum("hvc,hs,sc->hv", W_uv, a, cached[:, :c])
-    return (layer.wo.weight @ out.flatten())[None], cached
+# %% tags=["exercise"]
+def my_mla(x, w, cos, sin, cached):
+    ...
 
-# %% slideshow={"slide_type": "subslide", "title": "Fifteen lines equal the library, with random gains in both norms", "text": "The latent is cached **after** its norm, the rope key **after** its rotation."}
-whole = layer.expanded(torch.cat([past, new], 1), cos, sin)[0]  # [S + 1, d], keys and values of every head
-cached = torch.zeros(0, c + r, dtype=torch.float64)
-for t, token in enumerate(torch.cat([past, new], 1)[0]):
-    out, cached = decode_step(layer, cached, token[None], cos[t : t + 1], sin[t : t + 1])
-    assert (out - whole[t]).abs().max() < TOLERANCES["float64"] * whole[t].abs().max()
-check_close("24 steps by hand = lib, expanded", out[0], whole[-1])
-check_shape("what was kept", cached, [24, 20])
+# %% tags=["check"]
+check("06.mla", my_mla)
+
+# %% slideshow={"slide_type": "slide", "title": "All of it in thirteen lines", "show": "code"} tags=["solution"] jupyter={"source_hidden": true}
+def mla_solution(x, w, cos, sin, cached):
+    (h, dn, dc), T = w["W_uk"].shape, len(x)
+    q = rms_norm(x @ w["wq_a"].T, w["q_norm"]) @ w["wq_b"].T
+    q_nope, q_rope = q.view(T, h, -1).transpose(0, 1).tensor_split([dn], dim=-1)  # [h, T, dn], [h, T, dr]
+    latent, k_rope = (x @ w["wkv_a"].T).tensor_split([dc], dim=-1)
+    k_rope = apply_rope(k_rope, cos, sin, "adjacent")
+    new = torch.cat([rms_norm(latent, w["kv_norm"]), k_rope], dim=-1)
+    cached = torch.cat([cached, new])  # all that is kept
+    wide_q = torch.cat([q_nope @ w["W_uk"], apply_rope(q_rope, cos, sin, "adjacent")], dim=-1)
+    scores = wide_q @ cached.T * (dn + k_rope.shape[-1]) ** -0.5  # [h, T, S + T]
+    later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(len(cached) - T + 1)
+    a = scores.masked_fill(later, -torch.inf).softmax(-1)
+    heads = a @ cached[:, :dc] @ w["W_uv"].mT  # [h, T, dv]
+    return heads.transpose(0, 1).flatten(1) @ w["wo"].T, cached
+
+
+check("06.mla", mla_solution)
+
+# %% slideshow={"slide_type": "subslide", "title": "The same as the library, with random gains in both norms", "text": "The latent is cached **after** its norm, the rope key **after** its rotation."}
+one_layer = mine("06.mla")
+w = {name: p.detach() for name, p in ((n.removesuffix(".weight"), p) for n, p in layer.named_parameters())}
+w["W_uk"], w["W_uv"] = layer.up_projections()
+tokens = torch.cat([past, new], 1)  # [1, 24, d]
+whole = layer.expanded(tokens, cos, sin)[0]  # [24, d], keys and values of every head
+rows, outs = torch.zeros(0, dc + dr, dtype=torch.float64), []
+for piece, turn in zip(tokens[0].split([9, 5, *[1] * 10]), zip(cos.split([9, 5, *[1] * 10]), sin.split([9, 5, *[1] * 10]))):
+    out, rows = one_layer(piece, w, *turn, rows)
+    outs.append(out)
+check_close("by hand, absorbed = lib, expanded", torch.cat(outs), whole)
+check_shape("what was kept", rows, [24, 20])
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # ## 6 · Three caches, one answer
@@ -263,73 +270,67 @@ check_shape("what was kept", cached, [24, 20])
 # - **re-expanded**: the latent is cached, and every key and value is made again at each step;
 # - **absorbed**: the latent is cached and read as it is.
 #
-# **Predict** the bytes that each holds for 24 tokens in float64 (8 bytes): per token the first keeps $h(d_{nope} + d_R + d_v)$ numbers, the
-# others $d_c + d_R$.
-#
-# The three are algebraically equal, so equal to the last digits in float64. In fewer bits the two orders of multiplication round differently; the
-# last three lines show how much is normal, as a share of the largest output.
+# **Predict** the bytes that each holds for 24 tokens in float64 (8 bytes).
 
 # %% slideshow={"slide_type": "slide", "title": "Three caches, one answer", "text": "- **expanded**: keys and values of every head are cached\n- **re-expanded**: the latent; keys and values are made again at each step\n- **absorbed**: the latent, read as it is\n\n**Predict** the bytes held for 24 tokens in float64."}
 my_guess = {"expanded": None, "latent": None}
-ways = {"expanded": KVCache(1, 24, h, n + r, v, dtype=torch.float64)}
-ways |= {way: LatentCache(1, 24, c, r, dtype=torch.float64) for way in ("re-expanded", "absorbed")}
-outs = {}
+ways = {"expanded": KVCache(1, 24, h, dn + dr, dv, dtype=torch.float64)}
+ways |= {way: LatentCache(1, 24, dc, dr, dtype=torch.float64) for way in ("re-expanded", "absorbed")}
+decoded = {}
 for way, cache in ways.items():
     step = layer.absorbed if way == "absorbed" else layer.expanded
-    tokens = torch.cat([past, new], 1)
     steps = [step(tokens[:, [t]], cos[[t]], sin[[t]], cache) for t in range(24)]
-    outs[way] = torch.cat(steps, 1)
+    decoded[way] = torch.cat(steps, 1)
 held = {"expanded": ways["expanded"].nbytes, "latent": ways["absorbed"].nbytes}
-predict(None if None in my_guess.values() else my_guess, held, "bytes held")
+predict(my_guess, held, "bytes held")
 for way in ways:
-    check_close(f"{way:<12} {ways[way].nbytes:>7,} B, same output", outs[way], outs["expanded"])
-check_equal("expanded bytes", ways["expanded"].nbytes, 24 * h * (n + r + v) * 8)
-check_equal("latent bytes", ways["absorbed"].nbytes, 24 * (c + r) * 8)
+    check_close(f"{way:<12} {ways[way].nbytes:>7,} B, same output", decoded[way], decoded["expanded"])
+check_equal("expanded: h (dn + dr + dv) numbers per token", ways["expanded"].nbytes, 24 * h * (dn + dr + dv) * 8)
+check_equal("latent: dc + dr numbers per token", ways["absorbed"].nbytes, 24 * (dc + dr) * 8)
+
+# %% slideshow={"slide_type": "skip"}
 for dtype in (torch.float64, torch.float32, torch.bfloat16):
-    low = MLAttention(d, h, q_rank, c, n, r, v).to(dtype)
-    low.load_state_dict({name: w.to(dtype) for name, w in layer.state_dict().items()})
-    one, two = (form(past.to(dtype), cos[:S], sin[:S]) for form in (low.expanded, low.absorbed))
-    check_close(f"{str(dtype)[6:]:<9} expanded = absorbed", two, one)
+    low = MLAttention(d, h, q_rank, dc, dn, dr, dv).to(dtype)
+    low.load_state_dict({name: p.to(dtype) for name, p in layer.state_dict().items()})
+    one, two_ways = (form(past.to(dtype), cos[:S], sin[:S]) for form in (low.expanded, low.absorbed))
+    check_close(f"{str(dtype)[6:]:<9} expanded = absorbed", two_ways, one)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# A larger gap in float32 is a bug. In bfloat16, compare a few per cent, or better the next token, never the digits.
+# In fewer bits the two orders of multiplication round differently; a gap larger than these is a bug.
 #
 # ### MLA is MQA in disguise
 #
-# After absorption every head reads the same cached row: as a key of width $d_c + d_R$, and its first $d_c$ numbers as the value. That is
-# multi-query attention with one very wide head. Ordinary attention code with `n_kv_heads = 1` computes it.
+# After absorption every head reads the same cached row: all $d_c + d_R$ numbers as its key, the first $d_c$ as its value. That is multi-query attention with one very wide head, and ordinary attention code computes it.
 
 # %% slideshow={"slide_type": "slide", "title": "After absorption MLA is MQA with one very wide head"}
 q_nope, q_rope = layer.queries(new, cos[S:], sin[S:])
-rows = ways["absorbed"].latent  # [1, 24, c + r]
-wide_q = torch.cat([torch.einsum("bhtn,hnc->bhtc", q_nope, layer.up_projections()[0]), q_rope], -1)
-as_mqa = attend(wide_q, rows[:, None], rows[:, None, :, :c], scale=(n + r) ** -0.5)  # [1, h, 1, c]
-out = torch.einsum("bhtc,hvc->bthv", as_mqa, layer.up_projections()[1]).flatten(2)
-check_close("MQA with one wide head", layer.wo(out), outs["absorbed"][:, -1:])
+kept_rows = ways["absorbed"].latent  # [1, 24, dc + dr]
+wide_q = torch.cat([q_nope @ w["W_uk"], q_rope], -1)  # [1, h, 1, dc + dr]
+as_mqa = attend(wide_q, kept_rows[:, None], kept_rows[:, None, :, :dc], scale=(dn + dr) ** -0.5)  # [1, h, 1, dc]
+out = (as_mqa @ w["W_uv"].mT).transpose(1, 2).flatten(2)
+check_close("MQA with one wide head", layer.wo(out), decoded["absorbed"][:, -1:])
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# The scale is $1/\sqrt{d_{nope} + d_R}$ in **both** forms: absorption reorders a product, it does not change the score. The wide key's own width
-# does not enter.
+# The scale is $1/\sqrt{d_{nope} + d_R}$ in **both** forms: absorption reorders a product and leaves the score as it is. The wide key's own width does not enter. (A model with YaRN has a factor on top: section 10.)
 #
 # ## 7 · DeepSeek-V3's numbers
 #
-# From its config.json: `num_hidden_layers` 61, `kv_lora_rank` 512, `qk_rope_head_dim` 64, `qk_nope_head_dim` 128, `v_head_dim` 128,
-# `num_attention_heads` 128. **Predict** the bytes per token in bf16.
-#
-# And by how much is that smaller? "57 times." "71 times." "85 times." All three are computed correctly, against different things; the second cell below
-# shows which. The middle one compares the model with itself. Measured in KV heads with K and V of 128, MLA costs as much as 2.25 of them. The most quoted figure is the V2 report's own, **93.3 %** less cache than DeepSeek 67B (GQA-8 in 95 layers): like for like,
-# element for element, it is 82.2 %. The rest is the format: the report serves V2 with a cache quantised to 6 bits on average (section 3.2.3), and 6 bits against 16 reproduce the figure.
+# From its config.json: `num_hidden_layers` 61, `kv_lora_rank` 512, `qk_rope_head_dim` 64, `qk_nope_head_dim` 128, `v_head_dim` 128, `num_attention_heads` 128. **Predict** the bytes per token in bf16.
 
 # %% slideshow={"slide_type": "slide", "title": "DeepSeek-V3 caches 576 numbers per token and layer", "ask": "Q13", "text": "`num_hidden_layers` 61, `kv_lora_rank` 512, `qk_rope_head_dim` 64, `num_attention_heads` 128.\n\n**Predict** the bytes per token in bf16."}
 my_guess = None
 mla = lib.mla_cache_bytes(61, 512, 64)
 predict(my_guess, mla, "bytes per token")
 check_equal("61 * (512 + 64) * 2", mla, 70_272)
-print(f"{mla / 1024:.1f} KiB a token, {131072 * mla / 2**30:.2f} GiB at 131,072 tokens")
+print(f"{mla / 1024:.1f} KiB per token, {131072 * mla / 2**30:.2f} GiB at 131,072 tokens")
 llama = lib.kv_cache_bytes(80, 8, 128)
 check_equal("Llama-3-70B, GQA-8, for comparison", llama, 327_680)
 more = 671_026_404_352 / 70_553_706_496  # parameters of both, counted from their configs in chapter 08
 print(f"V3 caches {llama / mla:.2f} times less than Llama-3-70B, with {more:.1f} times the parameters")
+
+# %% [markdown] slideshow={"slide_type": "skip"}
+# By how much is that smaller? "57 times." "71 times." "85 times." All three are computed correctly, against different things; the middle one compares the model with itself. The most quoted figure is the V2 report's own, **93.3 %** less cache than DeepSeek 67B (GQA-8 in 95 layers): like for like, number for number, it is 82.2 %.
+# The rest is the format: the report serves V2 with a cache quantised to 6 bits on average (section 3.2.3), and 6 bits against 16 reproduce the figure.
 
 # %% slideshow={"slide_type": "subslide", "title": "57, 71 or 85 times smaller: each against something else", "show": "printed", "text": "All three are computed correctly, against different things. The middle one compares the model with itself."}
 denominators = [
@@ -341,7 +342,7 @@ for words, elements in denominators:
     print(f"{elements / 576:5.1f} times   {words}")
 check_close("the three ratios", [e / 576 for _, e in denominators], [56.9, 71.1, 85.3], 0.001)
 groups = 576 / (2 * 128)
-print(f"{groups} KV heads")
+print(f"as much as {groups} KV heads with K and V of 128")
 v2, dense = 60 * 576, 95 * 2 * 8 * 128  # numbers per token: DeepSeek-V2, DeepSeek 67B
 print(f"V2 against 67B: {1 - v2 / dense:.1%} fewer numbers; at 6 bits against 16: {1 - v2 * 6 / (dense * 16):.1%} fewer bits")
 check_equal("groups", groups, 2.25)
@@ -349,10 +350,9 @@ check_equal("groups", groups, 2.25)
 # %% [markdown] slideshow={"slide_type": "skip"}
 # ### Move the sliders
 #
-# Left: the whole cache for 61 layers. Right: what a decode step does with it. A step that does little arithmetic per byte waits for memory
-# (the slope); above the corner it waits for arithmetic (the flat roof). The accelerator is a made-up round one: 1,000 TFLOP/s, 4 TB/s.
+# Left: the whole cache for 61 layers. Right: what a decode step does with it. A step that does little arithmetic per byte waits for memory (the slope); to the right of the corner it waits for arithmetic (the flat roof). The accelerator is a made-up round one: 1,000 TFLOP/s and 4 TB/s, so the corner is at 250 FLOP per byte.
 #
-# Try: double the heads (whose cache moves?), set $d_R$ to 0, go to 1M tokens.
+# Try: double the heads (whose cache moves?), set $d_R$ to 0, go to 1M tokens. Then 8 GPUs: the heads are split, and so are GQA's KV heads.
 
 # %% slideshow={"slide_type": "slide", "title": "Double the heads, set $d_R$ to 0, go to 1M tokens: whose cache moves?"}
 mla_explorer
@@ -361,30 +361,28 @@ mla_explorer
 table = mla_explorer.table()
 for kind in ("MHA", "GQA", "MQA", "MLA"):
     numbers, per_byte = table["elements"][kind], table["intensity"][kind]
-    print(f"{kind}: {numbers:>6,} numbers a token and layer, {per_byte:6.1f} FLOP per byte")
+    print(f"{kind}: {numbers:>6,} numbers per token and layer, {per_byte:6.1f} FLOP per byte, {table['step_ms'][kind]:6.2f} ms at 131,072 tokens")
 check_close("MLA's FLOP per byte", table["intensity"]["MLA"], 128 * (2 * 512 + 64) / 576)
 per_score = (2 * 512 + 64) / (192 + 128)
 print(f"FLOPs per query and key, absorbed over expanded: {per_score:.1f}")
 check_close("3.4 times", per_score, 3.4)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "Many queries at once: making the keys once is cheaper", "show": "list", "text": "Absorbed, a score costs $(2 \\cdot 512 + 64) / (192 + 128) = 3.4$ times the arithmetic. Harmless for one query; a prefill has thousands. Without what both forms do alike, $T$ queries over $S$ keys cost:"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Many queries at once: making the keys once is cheaper", "show": "", "text": "Per head, query and cached token the absorbed form does $2(2 d_c - d_{nope} - d_v)$ FLOPs more. The expanded form makes each key and value first: $2 d_c (d_{nope} + d_v)$ per head and cached token, however many queries there are.\n\nHarmless for one query; a prefill, the call that reads the prompt, has thousands."}
 # ## 8 · When not to absorb
 #
-# MHA does one FLOP per byte: while it decodes, the arithmetic units idle. Absorbed MLA does 242: it reads 71 times less and does 3.4 times the
-# arithmetic per score, and so it sits near the corner of the roof. That factor 3.4 is harmless for one query. In a prefill, thousands of
-# queries meet the same keys, and then making the keys **once** is the cheaper way. Per layer, $T$ queries over $S$ keys, without
-# what both forms do alike:
+# MHA reads a number (2 bytes) and uses it in one multiply-add (2 FLOPs): one FLOP per byte, and the arithmetic units idle. Of MLA's 576 numbers all 128 heads use each one, the 512 of the latent twice, as key and as value: $128 \cdot 1088 / 576 = 242$. It reads 71 times less than MHA, does 3.4 times the arithmetic, and sits near the corner of the roof.
 #
-# - expand: $2 h S d_c (d_{nope} + d_v)$ once;
-# - absorb: $2 h T d_c (d_{nope} + d_v)$ to move the queries and outputs, and $2 h T S (2 d_c - d_{nope} - d_v)$ because a score is
-#   $d_c + d_R$ wide in place of $d_{nope} + d_R$, and a value $d_c$ in place of $d_v$.
+# In a **prefill**, the call that reads the prompt, thousands of queries meet the same keys. Count what differs, per head:
 #
-# **Predict** the number of queries a call at which the two cost the same, for large $S$.
+# - **absorbed**, for each query and cached token: a score is $d_c + d_R$ wide in place of $d_{nope} + d_R$, a value $d_c$ in place of $d_v$. That is $2 (2 d_c - d_{nope} - d_v)$ FLOPs more.
+# - **expanded**, for each cached token: its key and value are made first, $2 d_c (d_{nope} + d_v)$ FLOPs, however many queries there are.
+#
+# **Predict** the number of queries per call at which the two cost the same, for many keys.
 
-# %% slideshow={"slide_type": "subslide", "title": "Above how many queries a call is absorbing the slower way?", "ask": "Q15", "text": "Set the two costs equal, divide by $2 h S$, let $S$ grow. **Predict** $T$ for DeepSeek-V3."}
+# %% slideshow={"slide_type": "subslide", "title": "Above how many queries a call is absorbing the slower way?", "ask": "Q15", "text": "Set the two costs equal, for $T$ queries and many keys. **Predict** $T$ for DeepSeek-V3."}
 my_guess = None
 crossover = 512 * 256 / (2 * 512 - 128 - 128)
-predict(my_guess, crossover, "queries a call")
+predict(my_guess, crossover, "queries per call")
 check_close("large S", crossover, 170.7, 0.0005)
 with torch.device("meta"):  # shapes without memory
     v3 = MLAttention(7168, 128, 1536, 512, 128, 64, 128)
@@ -398,18 +396,11 @@ for S_now in (256, 2048, 131072):
     print(f"over {S_now:>6} keys absorption costs more from {first} queries on")
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# In one line: set the two costs equal, divide by $2 h S$, let $S$ grow. That is arithmetic alone, and a lower bound. The expanded keys and values, $d_{nope} + d_R + d_v$ numbers per
-# head and key, are also written and read again, and each byte costs the FLOPs that the machine could do meanwhile: the last number. `MLAttention.forward` follows
-# that one: absorbed for short calls on a latent cache, expanded for the rest. `crossover(flops_per_byte)` takes another machine's.
-#
-# Was it *measured*? The book's benchmark ran both forms at V3's true size. It is a committed file, and its provenance says where it comes
-# from; a test turns red when `lib/mla.py` changes after it.
+# The line of algebra: $T (2 d_c - d_{nope} - d_v) = d_c (d_{nope} + d_v)$. That is arithmetic alone, and a lower bound. The expanded keys and values, $d_{nope} + d_R + d_v$ numbers per head and token, are also written and read again, and each byte costs the FLOPs that the machine could do meanwhile: the second number. `MLAttention.forward` follows that one; `crossover(flops_per_byte)` takes another machine's.
 #
 # ### One token at V3's size
 #
-# The same file times one decode step four ways, in turn in one run, the last with the transformers library on the same weights. `bound` is
-# the larger of bytes over bandwidth and FLOPs over rate, both rates measured in that run. Timings jitter: compare the variants at one length, not
-# one length with another.
+# Was it *measured*? The book's benchmark ran one layer at V3's true size, a decode step in four ways, in turn in one run, the last with the transformers library on the same weights. `bound` is the larger of bytes over bandwidth and FLOPs over rate, both measured in that run. Timings jitter: compare the variants at one length.
 
 # %% slideshow={"slide_type": "slide", "title": "One token at V3's true size, on a CPU", "show": "printed"}
 bench = load_bench("mla")
@@ -438,7 +429,7 @@ for ax, (field, scale, unit) in zip(axes, panels):
     for form, name in (("expanded", "old"), ("absorbed", "latent")):
         values = [t[f"{form}_{field}"] / scale for t in turns]
         _ = ax.plot([t["queries"] for t in turns], values, "o-", color=COLORS[name], label=form)
-    _ = ax.set(xlabel="queries a call, over 2,048 tokens", ylabel=unit, ylim=(0, None))
+    _ = ax.set(xlabel="queries per call, over 2,048 tokens", ylabel=unit, ylim=(0, None))
 _ = axes[0].legend()
 plt.show()
 for t in turns:
@@ -453,17 +444,14 @@ check_equal("one query: absorbed is faster", turns[0]["absorbed_ms"] < turns[0][
 check_equal("512 queries: expanded is faster", turns[-1]["expanded_ms"] < turns[-1]["absorbed_ms"], True)
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "Every GQA layer is an MLA layer", "show": "", "text": "Take its values as the latent, and its rotated keys, all KV heads side by side, as the shared rope key.\n\nSmolLM2: 9 query heads, 3 KV heads of 64. So $d_c = 192$, $d_R = 192$, no content part in the key, no norm on the latent.\n\n**Predict**: how many numbers per token and layer does this MLA cache?"}
-# *In words: left, the FLOPs in which the forms differ: expanding costs the same for any number of queries, absorbing grows with them, and the
-# lines cross. Right, whole calls by the clock, everything included: it crosses later, because the expanded keys are written and read again.*
+# *In words: left, the FLOPs in which the forms differ: expanding costs the same for any number of queries, absorbing grows with them, and the lines cross. Right, whole calls by the clock: they cross later.* The clock counts what the left panel leaves out, expanded keys that are written and read again.
 #
-# transformers (the version printed above) caches the latent too, and makes all keys and values again at every step. Its users save memory and no time: if MLA "does
-# nothing" in your library, look for the line that applies `kv_b_proj` to the whole cache.
+# transformers (the version printed above) caches the latent too, and makes all keys and values again at every step. Its users save memory and no time: if MLA "does nothing" in your library, look for the line that applies `kv_b_proj` to the whole cache.
 #
 # ## 9 · A real model as MLA
 #
-# The models with MLA are too large to come with this book, but **every GQA layer is one**: take its values as the latent, and its rotated keys, all KV heads side by side, as the shared rope key. (TransMLA, Meng et al. 2025,
-# [arXiv 2502.07864](https://arxiv.org/abs/2502.07864), starts here.) SmolLM2: 9 query heads, 3 KV heads of 64. So $d_c = 192$, $d_R = 192$, no content part in the key, no norm on the latent; $W^{UV}$ picks the 64 rows of a head's group, and a query has its 64
-# numbers where its group's key is and zeros elsewhere. **Predict** how many numbers per token and layer this MLA caches.
+# **Every GQA layer is an MLA layer**: take its values as the latent, and its rotated keys, all KV heads side by side, as the shared rope key (TransMLA, Meng et al. 2025, [arXiv 2502.07864](https://arxiv.org/abs/2502.07864)). SmolLM2: 9 query heads, 3 KV heads of 64. So $d_c = 192$, $d_R = 192$, no content part in the key, no norm on the latent;
+# $W^{UV}$ picks the 64 rows of a head's group, and a query has its 64 numbers where its group's key is and zeros elsewhere. **Predict** how many numbers per token and layer this MLA caches.
 
 # %% slideshow={"slide_type": "-"}
 my_guess = None
@@ -507,18 +495,17 @@ for _ in range(8):  # decoding from the latents
     said.append(int(logits[0, -1].argmax()))
     logits = as_latents(said[-1:], caches, start=len(ids) + len(said) - 1)
 check_equal("the same eight tokens", said, lib.generate(smol, torch.tensor([ids]), 8)[0, len(ids):].tolist())
-print(repr(tokenizer.decode(said)), "from", caches.pop().latent.shape[-1], "numbers per token and layer")
+print(repr(tokenizer.decode(said)), "from", caches[0].latent.shape[-1], "numbers per token and layer")
+layers = caches = None
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "How narrow can the latent be?", "show": "", "text": "Put every layer's keys and values through the $r$ directions that carry most of their squares on one text; measure the loss on another. Control: random directions.\n\n**Predict**: with 64 of 192 numbers left of each, how many times as much loss do narrower **values** cost as narrower **keys**?"}
-# The same model, the same bytes: so far MLA is only a way to look at GQA. Three things of MLA were set to nothing, and each is something it *adds*: the norm of the latent, a content part of the key that is never rotated, and one rope key for **all** heads.
+# The same model, the same bytes. Three parts of MLA were set to nothing: the norm of the latent, a content part of the key that is never rotated, and one rope key for **all** heads. These are what MLA *adds*.
 #
 # ### A narrower latent
 #
-# MLA pays off where the latent is narrower than keys and values together. How narrow can it be here? What counts is what the **activations** use, not the weights. So: run a text, find the directions of $k$ (before RoPE) and $v$ that carry most
-# of their squares, put every layer of the model through the first $r$ of them, and measure the loss on another text. The control is a random subspace of the same $r$. (Keys narrowed *before* the rotation must be made again at
-# every step, so this is a question of quality alone: section 4 says why it cannot be absorbed. MHA2MLA, [arXiv 2502.14837](https://arxiv.org/abs/2502.14837), keeps the few rotated pairs that matter and drops the other rotations; TransMLA gathers the rotation in one
-# head.) **Predict**: with 64 of 192 numbers
-# left of each, how many times as much loss do narrower **values** cost as narrower **keys**? (Below 1: keys cost more.)
+# How narrow can this latent be? What counts is what the **activations** use. Run a text, find the directions of $k$ (before RoPE) and $v$ that carry most of their squares, put every layer through the first $r$ of them, and measure the loss on another text. Control: a random subspace of the same $r$.
+# (Keys narrowed *before* the rotation must be made again at every step: section 4. This is about quality alone. MHA2MLA, [arXiv 2502.14837](https://arxiv.org/abs/2502.14837), keeps the few rotated pairs that matter and drops the other rotations; TransMLA gathers the rotation in one head.)
+# **Predict**: with 64 of 192 numbers left of each, how many times as much loss do narrower **values** cost as narrower **keys**? (Below 1: keys cost more.)
 
 # %% slideshow={"slide_type": "-"}
 my_guess = None  # times
@@ -553,11 +540,10 @@ for rank in (384, 256, 128, 64):
     written = lib.generate(smol, torch.tensor([start]), 10)[0, len(start):].tolist()
     _ = smol.load_state_dict(own, strict=False)
     print(f"{rank:>3} numbers: {tokenizer.decode(written)!r}")
-smol = own = kept = layers = caches = None  # their memory is free again
+smol = own = kept = None  # their memory is free again
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "On eight GPUs MLA keeps more than GQA-8", "show": "", "text": "Tensor parallelism gives each GPU some heads and the KV heads that they read. One latent serves **all** heads: nobody can do without it.\n\n**Predict** the bytes per token that each of 8 GPUs keeps of DeepSeek-V3, as MLA and as GQA-8."}
-# Most of the squares in a third of the numbers, and the loss still notices: **variance kept is not loss kept**. Keys are cheap, values are not. SmolLM2 was not trained through a bottleneck; MLA's quality comes from **training** through the latent (TransMLA and MHA2MLA
-# retrain after the cut). That MLA then matches or beats MHA is the claim of the DeepSeek-V2 report ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)); [chapter 09](09_full_block.ipynb) trains seven small caches side by side.
+# Most of the squares in a third of the numbers, and the loss still notices: **variance kept is not loss kept**. On these two texts keys are cheap and values are not. SmolLM2 was not trained through a bottleneck; TransMLA and MHA2MLA train on after the cut. That MLA trained from the start matches or beats MHA is the claim of the DeepSeek-V2 report ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)); [chapter 09](09_full_block.ipynb) trains seven small caches side by side.
 #
 # ### What each of eight GPUs keeps
 #
@@ -574,11 +560,11 @@ whole_cache = {name: lib.kv_bytes_per_token(c) for name, c in (("MLA", v3_config
 print("all eight together: " + ", ".join(f"{name} {8 * value:,}" for name, value in per_gpu.items()) + f"; one copy: MLA {whole_cache['MLA']:,}, GQA-8 {whole_cache['GQA-8']:,}")
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# On one GPU MLA's cache is 4.4 times smaller; on eight with tensor parallelism each GPU keeps **more** of it than of GQA-8. So MLA is served **data-parallel**: each GPU takes its own sequences whole, and the experts alone are spread (SGLang's `--enable-dp-attention`).
+# On one GPU MLA's cache is 4.4 times smaller; on eight each GPU keeps **more** of it than of GQA-8. So MLA is served **data-parallel**: each GPU takes its own sequences whole, and the experts alone are spread (SGLang's `--enable-dp-attention`).
 #
 # ## 10 · Bugs that shipped
 #
-# Five wrong counts for DeepSeek-V3 in bf16 bytes per token: two that somebody printed (the address beside them), three that are easy to make. The right one is 70,272.
+# Five wrong counts for DeepSeek-V3 in bytes per token (bf16; right: 70,272). Two somebody printed (their addresses stand beside them), three are easy to make.
 
 # %% slideshow={"slide_type": "slide", "title": "Five wrong counts that shipped", "show": "printed", "text": "Bytes per token of DeepSeek-V3 in bf16, from public code or tables. Right: 70,272. Which of the five terms did each get wrong: the layers, the latent, the rope key, the heads, the two?"}
 L, b = 61, 2
@@ -595,31 +581,24 @@ check_close("factors", [w / mla for w in wrong.values()], [1.78, 0.889, 15.1, 28
 check_equal("DeepSeek-V2-Lite, 27 layers", lib.mla_cache_bytes(27, 512, 64), 31_104)
 
 # %% [markdown] slideshow={"slide_type": "notes"}
-# **The scale that follows the absorbed width.** After absorption q and k are 576 wide, and code that computes its scale from the width of q
-# gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. ([Megatron-LM#1501](https://github.com/NVIDIA/Megatron-LM/issues/1501) reports a scale
-# from yet another wrong width, hidden size over heads.) The cell below tries it on our small layer.
+# **One fault, followed: the softmax scale.** After absorption q and k are 576 wide, and code that computes its scale from the width of q gets $1/\sqrt{576}$. The scores shrink, the softmax flattens, nothing fails. ([Megatron-LM#1501](https://github.com/NVIDIA/Megatron-LM/issues/1501) reports a scale from yet another wrong width, hidden size over heads.)
 #
-# **The down projection sized with the wrong width.** Teaching code ([MiniGPT-and-DeepSeek-MLA#1](https://github.com/junfanz1/MiniGPT-and-DeepSeek-MLA-Multi-Head-Latent-Attention/issues/1)) gave `kv_a_proj_with_mqa`
-# $d_c + d_{nope} = 640$ outputs. The rope key is 64 wide, so it is 576.
-#
-# **The factor that a YaRN model needs on top.** DeepSeek-V3's config has `rope_scaling` of type `yarn` with `factor` 40, `mscale` 1.0 and `mscale_all_dim` 1.0. cos and sin are multiplied by
-# the ratio of their two temperatures (here 1); the softmax scale is multiplied by the square of the second, $(0.1 \ln 40 + 1)^2$ ([chapter 04](04_rope_in_practice.ipynb)).
-# ([Megatron-LM#1429](https://github.com/NVIDIA/Megatron-LM/issues/1429): `mscale` was taken for it.)
+# And V3 wants a factor on top. Its config has `rope_scaling` of type `yarn` with `factor` 40, `mscale` 1.0 and `mscale_all_dim` 1.0. cos and sin are multiplied by the ratio of the temperatures that the two give (here 1), the softmax scale by the square of the second: $(0.1 \ln 40 + 1)^2 = 1.3689^2$, the temperature of [chapter 04](04_rope_in_practice.ipynb). ([Megatron-LM#1429](https://github.com/NVIDIA/Megatron-LM/issues/1429): `mscale` was taken for it.)
 
 # %% slideshow={"slide_type": "subslide", "title": "The scale does not follow the absorbed width", "show": "printed", "text": "Absorbed, q and k are 576 wide. Code that computes its scale from the width of q gets $1/\\sqrt{576}$: the scores shrink, the softmax flattens, **nothing fails**. Right, in both forms: $1/\\sqrt{d_{nope} + d_R}$.\n\nA model with YaRN needs a factor on top ([Megatron-LM#1429](https://github.com/NVIDIA/Megatron-LM/issues/1429)):"}
-key = ways["absorbed"].latent[:, None]  # [1, 1, 24, c + r]
-right = attend(wide_q, key, key[..., :c], scale=(n + r) ** -0.5)
-flat = attend(wide_q, key, key[..., :c])  # no scale given: it follows the width that came, c + r
-print(f"1/sqrt(n + r) = {(n + r) ** -0.5:.4f}, 1/sqrt(c + r) = {(c + r) ** -0.5:.4f}")
-check_equal("the outputs differ by more than a hundredth", bool((right - flat).abs().max() > 0.01), True)
+key = kept_rows[:, None]  # [1, 1, 24, dc + dr]
+sharp = attend(wide_q, key, key[..., :dc], scale=(dn + dr) ** -0.5)
+flat = attend(wide_q, key, key[..., :dc])  # no scale given: it follows the width that came, dc + dr
+print(f"1/sqrt(dn + dr) = {(dn + dr) ** -0.5:.4f}, 1/sqrt(dc + dr) = {(dc + dr) ** -0.5:.4f}")
+check_equal("the outputs differ by more than a hundredth", bool((sharp - flat).abs().max() > 0.01), True)
 check_equal("outputs of the down projection", v3.wkv_a.out_features, 576)
 check_close("scale of both forms", v3.scale, 0.0721688, 1e-6)
-base = 192**-0.5
+plain_scale = 192**-0.5
 factor = lib.yarn_mscale(40, 1.0) ** 2
-check_close("1 / sqrt(192)", base, 0.0721688, 1e-6)
+check_close("1 / sqrt(192)", plain_scale, 0.0721688, 1e-6)
 check_close("YaRN's factor", factor, 1.873854, 1e-6)
-check_close("V3's softmax scale", base * factor, 0.1352338, 1e-6)
-print(f"{base:.7f} x {factor:.6f} = {base * factor:.7f}")
+check_close("V3's softmax scale", plain_scale * factor, 0.1352338, 1e-6)
+print(f"{plain_scale:.7f} x {factor:.6f} = {plain_scale * factor:.7f}")
 
 # %% [markdown] slideshow={"slide_type": "slide", "title": "In config.json: which fields reach the cache", "show": "table"}
 # ## 11 · In practice
@@ -633,11 +612,11 @@ print(f"{base:.7f} x {factor:.6f} = {base * factor:.7f}")
 # | `num_key_value_heads` | 128 | 16 | says nothing about the cache |
 #
 # Kimi K2 (61 layers, 64 heads) uses MLA as well. QK-norm **costs** here: absorbed decoding never makes the keys that it would normalise. But the norm of a key is one number per head and token: keep $1 / \mathrm{rms}$ of each, and
-# $q \cdot (g \odot W^{UK} c) / \mathrm{rms}$ is still one product with the latent; the price is 128 more numbers beside 576 in V3. Kimi K2 clips query and key weights while training instead ([arXiv 2507.20534](https://arxiv.org/abs/2507.20534), QK-Clip; [chapter 07](07_qk_norm.ipynb)).
+# $q \cdot (g \odot W^{UK} c) / \mathrm{rms}$ is still one product with the latent; the price is 128 more numbers beside 576 in V3. Kimi K2 clips weights while training instead ([chapter 07](07_qk_norm.ipynb)).
 #
 # ## Exercises
 #
-# **1. Count the cache.** Write the number of elements that one MLA layer caches per token, from config fields.
+# **3. Count the cache.** Write the number of elements that one MLA layer caches per token, from config fields.
 
 # %% tags=["exercise"]
 def my_mla_elements(num_attention_heads, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim):
@@ -654,26 +633,7 @@ def elements_solution(num_attention_heads, kv_lora_rank, qk_nope_head_dim, qk_ro
 check("06.elements", elements_solution)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# **2. Absorb.** Scores of one query with all cached tokens, in the absorbed form. `q_nope` [h, n], `q_rope` [h, r] (already rotated),
-# `w_uk` [h, n, c], `cached` [S, c + r], each row the latent and then the rope key; return [h, S], scaled, before the softmax.
-
-# %% tags=["exercise"]
-def my_absorbed_scores(q_nope, q_rope, w_uk, cached):
-    ...
-
-# %% tags=["check"]
-check("06.absorb", my_absorbed_scores)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def absorb_solution(q_nope, q_rope, w_uk, cached):
-    wide = torch.cat([torch.einsum("hn,hnc->hc", q_nope, w_uk), q_rope], dim=-1)
-    return wide @ cached.T * (q_nope.shape[-1] + q_rope.shape[-1]) ** -0.5
-
-
-check("06.absorb", absorb_solution)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# **3. Why can MLA not simply apply RoPE to the keys that it reconstructs?**
+# **4. Why can MLA not simply apply RoPE to the keys that it reconstructs?**
 #
 # - a. The latent is too short to be split into pairs.
 # - b. The rotation depends on the cached token's position and stands between $q$ and $W^{UK}$, so $W^{UK}$ cannot be moved to the query once.
@@ -694,8 +654,8 @@ def why_decoupled_solution():
 check("06.why_decoupled", why_decoupled_solution)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# **4. Find the fault.** This cache row is right in shape, and the model that uses it talks nonsense. `down` is `wkv_a`'s output
-# [T, c + r], `gain` the latent's norm weight [c]; `cos`, `sin` belong to the T positions. Mend it.
+# **5. Find the fault.** This cache row is right in shape, and the model that uses it talks nonsense. `down` is `wkv_a`'s output
+# [T, dc + dr], `gain` the latent's norm weight [dc]; `cos`, `sin` belong to the T positions. Mend it.
 
 # %% tags=["exercise"]
 def my_cache_rows(down, gain, cos, sin):
@@ -717,13 +677,10 @@ def rows_solution(down, gain, cos, sin):
 
 check("06.rows", rows_solution)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "The cache is one latent and one rope key; everything else is the order of a product", "show": "", "text": "- cached: $d_c + d_R$ numbers per token and layer, whatever the number of heads: 70,272 bytes in V3\n- absorbed for short calls, expanded for long ones: about 171 queries, by arithmetic alone\n- a rotation between $q$ and $W^{UK}$ forbids the move; hence the decoupled key\n- to take home: exercises `06.elements`, `06.absorb`, `06.why_decoupled`, `06.rows`"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "The cache is one latent and one rope key; everything else is the order of a product", "show": "", "text": "- cached: $d_c + d_R$ numbers per token and layer, whatever the number of heads: 70,272 bytes in V3\n- absorbed for short calls, expanded for long ones: about 171 queries, by arithmetic alone\n- a rotation between $q$ and $W^{UK}$ forbids the move; hence the decoupled key\n- to take home: exercises `06.absorb`, `06.mla`, `06.elements`, `06.rows`"}
 # ## What you can do now
 #
-# You **said** what MLA caches, 576 numbers a token and layer in V3, and computed 70,272 bytes; **derived** absorption and wrote a decode step
-# in fifteen lines; **explained** why a rotation in between forbids it; **decided** by counting when to absorb; and **spotted** five wrong
-# counts. Proved equal here: two bracketings of scores and of outputs, fifteen lines = `lib` with random gains, expanded = re-expanded = absorbed,
-# absorbed MLA = MQA with one wide head.
+# You **said** what MLA caches, 576 numbers per token and layer in V3; **derived** absorption and wrote a layer with it; **explained** why a rotation in between forbids it; **decided** by counting when to absorb; and **spotted** five wrong counts. Proved equal: two bracketings; your layer and `lib`; three ways to decode; MLA and MQA with one wide head; SmolLM2 and its MLA.
 #
 # **Sources.** DeepSeek-AI 2024, DeepSeek-V2 ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)), section 2.1: the latent, absorption, decoupled RoPE. Shazeer 2019
 # ([arXiv 1911.02150](https://arxiv.org/abs/1911.02150)): MQA. DeepSeek-V3's and V2-Lite's config.json for the fields above; `lib.read_config` reads them in [chapter 10](10_real_models.ipynb). Public reports

@@ -80,7 +80,7 @@ check_close("factor of the logits", grown[16][0] / grown[1][0], 256)
 # %% slideshow={"slide_type": "subslide", "title": "The largest score that is left", "text": "A vector whose entries have RMS 1 is $\\sqrt{d_h}$ long. **Predict** the largest score for $d_h = 128$: without gains, and with gains that are 1 except in one channel, where $g_q = 3$ and $g_k = 2$."}
 my_guess = {"no gains": None, "one channel": None}
 bound = math.sqrt(dh)
-predict(None if None in my_guess.values() else my_guess, {"no gains": round(bound, 2), "one channel": round(6 * bound, 2)})
+predict(my_guess, {"no gains": round(bound, 2), "one channel": round(6 * bound, 2)})
 ones = torch.ones(1, dh, dtype=torch.float64)
 check_close("q = k reaches it", look(rms_norm(3 * ones, eps=0), rms_norm(700 * ones, eps=0))[0], bound)
 held = {gain: look(rms_norm(gain * q), rms_norm(gain * k)) for gain in (1, 2, 4, 8, 16)}
@@ -172,7 +172,7 @@ apart = {}
 for name, gain in gains.items():
     first, last = apply_rope(rms_norm(q40, gain), cos, sin), rms_norm(apply_rope(q40, cos, sin), gain)
     apart[name] = (first - last).abs().max().item()
-predict(None if None in my_guess.values() else my_guess, {name: value > 0.1 for name, value in apart.items()})
+predict(my_guess, {name: value > 0.1 for name, value in apart.items()})
 check_close("no gain", apart["no gain"], 0.0, scale=first.abs().max())
 check_equal("a free gain: apart by more than 1", apart["free gain"] > 1, True)
 check_close("pair-tied gain", apart["pair-tied gain"], 0.0, scale=first.abs().max())
@@ -213,7 +213,7 @@ loud = torch.tensor([[[1.0, 1.0, 10.0, 10.0]]], dtype=torch.float64)  # [B, T, h
 per_head = rms_norm(loud.unflatten(-1, (2, 2)), eps=0).flatten(-2)[0, 0]
 whole = rms_norm(loud, eps=0)[0, 0]
 truth = {"each head": per_head.tolist(), "whole width": [round(v, 6) for v in whole.tolist()]}
-predict(None if None in my_guess.values() else my_guess, truth)
+predict(my_guess, truth)
 print("whole width:", *(f"{v:.6f}" for v in whole.tolist()))
 check_close("each head", per_head, [1.0, 1.0, 1.0, 1.0])
 check_close("whole width", whole, [0.14072, 0.14072, 1.407195, 1.407195], 1e-6)
@@ -250,8 +250,8 @@ cos, sin = rope_cache(T, 64, 100_000.0)
 mask = causal_mask(torch.arange(T), torch.arange(T))
 x, layers = model.emb(idx), []
 for block in model.blocks:
-    q, k, _ = block.attn.project(block.attn_norm(x), cos, sin)
-    both = ((q, k), (rms_norm(q), rms_norm(k)))
+    real_q, real_k, _ = block.attn.project(block.attn_norm(x), cos, sin)
+    both = ((real_q, real_k), (rms_norm(real_q), rms_norm(real_k)))
     s, normed = ((a @ repeat_kv(b, 3).transpose(-1, -2) / 8)[0].masked_fill(~mask, -math.inf) for a, b in both)
     layers.append({"logits": s, "p": s.softmax(-1), "normed": normed, "stream": x[0].square().mean(-1).sqrt()})  # s [h, T, T]
     x = block(x, cos, sin)
@@ -360,7 +360,7 @@ torch.set_grad_enabled(True)
 rows = {words: kicked(v, factors=(1, 4, 16)) for v, words in kinds.items()}
 _ = torch.set_grad_enabled(False)
 far = {words: nearest(three[2]["moved"] / three[0]["moved"]) for words, three in rows.items()}
-predict(None if None in my_guess.values() else my_guess, far)
+predict(my_guess, far)
 for words, three in rows.items():
     moved, spread = ([nearest(r[key] / three[0][key]) for r in three] for key in ("moved", "range"))
     print(f"{words:<8} weights times 1, 4, 16: logits move {', '.join(f'{m:g}' for m in moved)} times as far; range {', '.join(f'{s:g}' for s in spread)} times as wide")

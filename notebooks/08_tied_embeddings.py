@@ -136,7 +136,7 @@ job_one = torch.zeros(len(once), 576).index_add(0, at, start.grad[0])  # a row's
 sizes_two = head.grad.norm(dim=1)
 on = (sizes_two[text[0, 1:].unique()].square().sum() / sizes_two.square().sum()).item()
 larger = "input" if job_one.norm() > head.grad.norm() else "output"
-predict(None if None in my_guess.values() else my_guess, {"larger": larger, "share": round(on, 2)})
+predict(my_guess, {"larger": larger, "share": round(on, 2)})
 print(f"job one {job_one.norm():.1f}, job two {head.grad.norm():.1f}; job two by rows: median {sizes_two.median():.0e}, largest {sizes_two.max():.1f}")
 del smol, head, job_one, x
 
@@ -386,7 +386,7 @@ def said(M):
 
 own, says, chance = torch.arange(8192), said(E), said(random)
 truth = {"SmolLM2": int((says == own).sum()), "random": int((chance == own).sum())}
-predict(None if None in my_guess.values() else my_guess, {name: round(n, -2) for name, n in truth.items()}, "rows, to the nearest 100")
+predict(my_guess, {name: round(n, -2) for name, n in truth.items()}, "rows, to the nearest 100")
 print(f"say themselves: SmolLM2 {truth['SmolLM2'] / 8192:.0%}, random {truth['random'] / 8192:.0%}")
 winners = says[says != own].bincount(minlength=8192).topk(5)
 for n, j in zip(*(part.tolist() for part in winners), strict=True):

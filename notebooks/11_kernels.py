@@ -261,8 +261,8 @@ fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrain
 reach = [draw_roofline(ax, card, dots) for ax, card in zip(axes, (cards.A100, cards.H100))]
 plt.show()
 print(f"{'':<30}{'FLOP/byte':>10}{'A100':>8}{'H100':>8}   TFLOP/s, at most")
-for name, (x, _) in dots.items():
-    print(f"{name:<30}{x:>10.1f}{reach[0][name]:>8.0f}{reach[1][name]:>8.0f}")
+for name, (intensity, _) in dots.items():
+    print(f"{name:<30}{intensity:>10.1f}{reach[0][name]:>8.0f}{reach[1][name]:>8.0f}")
 check_equal("128 x 512 numbers are all registers of a multiprocessor", 128 * 512, cards.A100.registers)
 check_equal("on an A100 128 heads pass the ridge, 64 do not", [x > cards.A100.ridge for x in v3.values()], [False, False, False, True])
 

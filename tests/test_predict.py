@@ -49,6 +49,28 @@ def test_predict_prints_one_line(capsys, guess, truth, unit, line):
     assert capsys.readouterr().out == line + "\n"
 
 
+@pytest.mark.parametrize(
+    ("guess", "line"),
+    [
+        ({"a": None, "b": None}, "truth: {a: 4, b: 0.5} times"),
+        ({"a": 4, "b": 0.501}, "guess: {a: 4, b: 0.501} times   truth: {a: 4, b: 0.5} times   right"),
+        ({"a": 8, "b": None}, "a: too large by a factor of 2; b: no guess yet"),
+        ({"a": 4}, "a: right; b: is missing"),
+        ({"a": 4, "b": 0.5, "c": 1}, "a: right; b: right; c: is not asked for"),
+        (
+            {"a": "four", "b": [1]},
+            "a: the guess is a str, the truth a number; b: the guess has shape [1], the truth []",
+        ),
+        ([4, 0.5], "the guess is a list; expected a dict with the entries a, b"),
+        ({}, "truth: {a: 4, b: 0.5} times"),
+    ],
+)
+def test_a_dict_is_told_entry_by_entry(capsys, guess, line):
+    predict(guess, {"a": 4, "b": 0.5}, "times")
+    printed = capsys.readouterr().out
+    assert printed.endswith(line + "\n") and printed.count("\n") == 1
+
+
 def test_predict_takes_arrays_and_tensors(capsys):
     predict([1.0, 2.0], torch.tensor([1.0, 2.0], dtype=torch.bfloat16, requires_grad=True))
     predict(torch.zeros(2, 1), np.zeros((1, 2)))

@@ -18,7 +18,7 @@ DEFINED = {
     "02": ["width", "my_swiglu"],
     "03": ["my_rope_cache", "my_apply_rope"],
     "04": ["llama3_solution", "yarn_solution"],
-    "06": ["decode_step"],
+    "06": ["mla_solution"],
     "07": ["my_attention"],
     "08": ["hf_name", "tied_logits"],
     "09": ["block", "logits_of", "trace"],

@@ -96,7 +96,9 @@ def _distance(guess, truth, tol):
         if isinstance(truth, str) and isinstance(guess, str):
             return "right" if guess.strip().casefold() == truth.strip().casefold() else "not the same"
         return "right" if type(guess) is type(truth) and guess == truth else "not the same"
-    if isinstance(truth, set | frozenset | dict):
+    if isinstance(truth, dict):
+        return _by_entry(guess, truth, tol)
+    if isinstance(truth, set | frozenset):
         return "right" if guess == truth else "not the same"
     if isinstance(guess, str | bool | np.bool_):
         return f"the guess is {a_kind(guess)}, the truth a number"
@@ -121,15 +123,45 @@ def _distance(guess, truth, tol):
     return f"too {'large' if high else 'small'} by a factor of {factor:,.4g}"
 
 
-def predict(guess, truth, unit="", tol=0.005):
-    """Print the truth, and how far the guess is from it: a factor, or a difference. None = no guess yet.
+def _by_entry(guess, truth, tol):
+    """The same for a dict: which entries are right, how far the others are off, and which are still empty."""
+    if not isinstance(guess, dict):
+        return f"the guess is {a_kind(guess)}; expected a dict with the entries {', '.join(map(show, truth))}"
+    found = {}
+    for name, value in truth.items():
+        if name not in guess:
+            found[name] = "is missing"
+        elif guess[name] is None or guess[name] is ...:
+            found[name] = "no guess yet"
+        else:
+            try:
+                found[name] = _distance(guess[name], value, tol)
+            except Exception:  # noqa: BLE001  whatever a reader wrote
+                found[name] = "cannot be compared"
+    found |= {name: "is not asked for" for name in guess if name not in truth}
+    if set(found.values()) == {"right"}:
+        return "right"
+    return "; ".join(f"{show(name)}: {words}" for name, words in found.items())
 
-    unit stands behind both numbers; within tol (relative) the guess counts as right. Never raises.
+
+def _empty(guess):
+    """Nothing written down yet: None, or a dict of nothing but None."""
+    return (
+        guess is None
+        or guess is ...
+        or (isinstance(guess, dict) and all(value is None or value is ... for value in guess.values()))
+    )
+
+
+def predict(guess, truth, unit="", tol=0.005):
+    """Print the truth, and how far the guess is from it: a factor, or a difference; for a dict entry by entry.
+
+    None, or a dict of None, = no guess yet. unit stands behind both; within tol (relative) a guess counts as right. Never raises.
     """
     try:
         unit = f" {unit}" if unit else ""
         line = f"truth: {show(truth)}{unit}"
-        if guess is not None and guess is not ...:
+        if not _empty(guess):
             try:
                 line = f"guess: {show(guess)}{unit}   {line}   {_distance(guess, truth, tol)}"
             except Exception:  # noqa: BLE001  whatever a reader wrote

@@ -18,15 +18,17 @@ KINDS = ("MHA", "GQA", "MQA", "MLA")
 COLOR = {"MHA": COLORS["old"], "GQA": COLORS["k"], "MQA": COLORS["v"], "MLA": COLORS["latent"]}
 
 
-def table(n_heads, kv_lora_rank, rope_dim, nope_dim, v_dim, groups, context):
-    """Per token and layer: elements cached; per decoded token: FLOPs and bytes of attention over `context` keys.
+def table(n_heads, kv_lora_rank, rope_dim, nope_dim, v_dim, groups, gpus, context):
+    """On each GPU of a tensor-parallel server, per token and layer: elements cached; per decoded token: FLOPs and bytes of
+    attention over `context` keys. A GPU has its share of the query heads, and the KV heads that those read.
 
     MHA, GQA and MQA keep keys of nope + rope and values of v for each KV head, so all four have the same head shape.
     """
     head = nope_dim + rope_dim + v_dim
-    heads = {"MHA": n_heads, "GQA": min(groups, n_heads), "MQA": 1}
+    mine = -(-n_heads // gpus)
+    heads = {"MHA": mine, "GQA": -(-min(groups, n_heads) // gpus), "MQA": 1}
     elements = {kind: n * head for kind, n in heads.items()} | {"MLA": kv_lora_rank + rope_dim}
-    flops = dict.fromkeys(heads, 2 * n_heads * head) | {"MLA": 2 * n_heads * (2 * kv_lora_rank + rope_dim)}
+    flops = dict.fromkeys(heads, 2 * mine * head) | {"MLA": 2 * mine * (2 * kv_lora_rank + rope_dim)}
     intensity = {kind: flops[kind] / (BYTES * elements[kind]) for kind in KINDS}
     rate = {kind: min(PEAK, BANDWIDTH * intensity[kind]) for kind in KINDS}
     return {
@@ -40,14 +42,22 @@ def table(n_heads, kv_lora_rank, rope_dim, nope_dim, v_dim, groups, context):
         "ratio": elements["MHA"] / elements["MLA"],
         "as_groups": elements["MLA"] / (2 * nope_dim),
         "context": context,
-        "groups": heads["GQA"],
+        "gpus": gpus,
     }
+
+
+def _ms(t, kind):
+    return thousands(float(f"{t['step_ms'][kind]:.2g}"))
 
 
 def setup(fig):
     left, right = fig.subplots(1, 2, width_ratios=[1, 1.15])
     left.set(
-        xscale="log", xlim=(LOWEST, 3e4), ylim=(3.6, -0.6), title="cache, 61 layers, bf16", xlabel="GiB (log)"
+        xscale="log",
+        xlim=(LOWEST, 3e4),
+        ylim=(3.6, -0.6),
+        title="cache on each GPU, 61 layers, bf16",
+        xlabel="GiB (log)",
     )
     left.set_yticks(range(4), KINDS)
     left.grid(axis="y", visible=False)
@@ -74,17 +84,25 @@ def draw(moving, t):
         moving.names[i].set_position(
             (x * 1.35, y * (1.3 if kind == "MLA" else 0.62))
         )  # two dots may share the roof
-    same = t["elements"]["MHA"] == t["elements"]["GQA"]  # no fewer KV heads than heads: one dot, one name
-    moving.names[0].set_text("MHA = GQA" if same else "MHA")
-    moving.names[1].set_text("" if same else "GQA")
+        moving.names[i].set_text(f"{kind} {_ms(t, kind)} ms")
+    alike = {}  # dots on one spot get one name
+    for i, kind in enumerate(KINDS):
+        alike.setdefault((t["intensity"][kind], t["rate"][kind]), []).append(i)
+    for first, *others in alike.values():
+        if others:
+            names = " = ".join(KINDS[i] for i in (first, *others))
+            moving.names[first].set_text(moving.names[first].get_text().replace(KINDS[first], names))
+        for i in others:
+            moving.names[i].set_text("")
 
 
 def say(t):
     limit = "bandwidth" if t["rate"]["MLA"] < PEAK else "FLOPs"
+    where = f"Each of {t['gpus']} GPUs: " if t["gpus"] > 1 else ""
     return (
-        f"MLA keeps {t['elements']['MLA']:,} numbers per token and layer, MHA {t['elements']['MHA']:,}: {t['ratio']:.1f} times as many. "
+        f"{where}MLA keeps {t['elements']['MLA']:,} numbers per token and layer, MHA {t['elements']['MHA']:,}: {t['ratio']:.1f} times as many. "
         f"At {t['context']:,} tokens MLA's cache is {binary_size(t['gib']['MLA'] * 2**30)}; decoding it does {t['intensity']['MLA']:.0f} FLOP per byte "
-        f"and is bound by {limit} here."
+        f"and is bound by {limit} here: {_ms(t, 'MLA')} ms."
     )
 
 
@@ -103,16 +121,19 @@ mla_explorer = Explorer(
         Stops("nope_dim", [32, 64, 128, 192, 256], 128, label="head without rope"),
         Stops("v_dim", [32, 64, 128, 192, 256], 128, label="value width"),
         Stops("groups", [2, 4, 8, 16, 32], 8, label="GQA's KV heads"),
+        Stops("gpus", [1, 2, 4, 8], 1, label="GPUs"),
         Stops("context", [1024, 4096, 16384, 32768, 65536, 131072, 1048576], 131072, unit="tokens", label="context"),
     ],
-    player={"n_heads": [32, 64, 128, 256], "kv_lora_rank": None, "rope_dim": [0, 64, 128], "context": [4096, 131072, 1048576]},
-    presets={"double the heads": {"n_heads": 256}, "d_R = 0": {"rope_dim": 0}, "1M tokens": {"context": 1048576}},
+    player={"n_heads": [32, 128, 256], "kv_lora_rank": None, "rope_dim": [0, 64], "gpus": [1, 8], "context": [4096, 131072, 1048576]},
+    presets={"double the heads": {"n_heads": 256}, "d_R = 0": {"rope_dim": 0}, "1M tokens": {"context": 1048576}, "8 GPUs": {"gpus": 8}},
     facts=[
         Fact({}, lambda t: t["bytes_per_token"]["MLA"], 70272, source="SPEC 5: DeepSeek-V3, bf16"),
         Fact({}, lambda t: t["bytes_per_token"]["MHA"], 4997120, source="SPEC 5"),
         Fact({}, "ratio", 71.1, 0.001, source="SPEC 5"),
         Fact({}, "as_groups", 2.25, 1e-12, source="SPEC 5"),
         Fact({"context": 131072}, lambda t: t["gib"]["MLA"], 8.58, 0.001, source="SPEC 5: 8.58 GiB at 128K"),
+        Fact({"gpus": 8}, lambda t: t["bytes_per_token"]["MLA"], 70272, source="one latent for all heads: not split"),
+        Fact({"gpus": 8}, lambda t: t["bytes_per_token"]["GQA"], 39040, source="8 KV heads, one per GPU: 320 * 61 * 2"),
         Fact({"rope_dim": 0}, lambda t: t["elements"]["MLA"], 512, source="DeepSeek-V3's d_c alone"),
     ],
     size=(11.0, 4.8),
@@ -128,33 +149,51 @@ def read_queries(T, S, n_heads=128, c=512, n=128, v=128):
     }
 
 
-def draw_cached(ax):
-    """The flow of one MLA layer with what is cached in red; returns the boxes as text, one line each."""
-    boxes = [  # x, y, width, text, colour, cached
-        (4.4, 0.2, 2.2, "x   [d]", "ink", False),
-        (0.2, 1.7, 2.9, "q   [h, n + r]", "q", False),
-        (4.1, 1.7, 2.8, "latent c   [d_c]", "cached", True),
-        (8.2, 1.7, 2.8, "rope key k^R   [d_R]", "cached", True),
-        (3.0, 3.3, 2.5, "keys k^C   [h, n]", "k", False),
-        (5.8, 3.3, 2.4, "values   [h, v]", "v", False),
+def _box(ax, x, y, width, text, color, kept, size=14):
+    face = COLORS["cached"] if kept else COLORS["paper"]
+    ax.add_patch(FancyBboxPatch((x, y), width, 0.55, "round,pad=0.03", fc=face, ec=COLORS[color], lw=2))
+    ink = COLORS["paper"] if kept else COLORS["ink"]
+    ax.text(x + width / 2, y + 0.27, text, ha="center", va="center", fontsize=size, color=ink)
+
+
+def draw_layer(ax):
+    """The flow of one MLA layer, what is cached filled; returns the boxes as text, one line each."""
+    boxes = [  # x, y, width, text, in words, colour, cached
+        (4.5, 0.1, 1.6, "$x$", "x [d]", "ink", False),
+        (0.1, 1.6, 1.7, "$q^C_j$", "q^C [h, d_nope]", "q", False),
+        (2.0, 1.6, 1.7, "$q^R_j$", "q^R [h, d_R], rotated", "q", False),
+        (4.3, 1.6, 2.0, "$c$", "latent c [d_c]", "cached", True),
+        (8.0, 1.6, 2.0, "$k^R$", "rope key k^R [d_R], rotated", "cached", True),
+        (3.2, 3.1, 1.5, "$k^C_j$", "k^C [h, d_nope]", "k", False),
+        (5.0, 3.1, 1.3, "$v_j$", "v [h, d_v]", "v", False),
+        (
+            1.2,
+            4.5,
+            4.0,
+            r"$(q_j^{C\top} k_j^C + q_j^{R\top} k^R)\,/\sqrt{d_{nope} + d_R}$",
+            "score of head j",
+            "ink",
+            False,
+        ),
     ]
-    arrows = [((4.6, 0.75), (2.2, 1.65), "W_DQ, norm, W_UQ"), ((5.5, 0.75), (5.5, 1.65), "W_DKV, norm")]
-    arrows += [
-        ((6.4, 0.75), (9.2, 1.65), "W_KR, rotate"),
-        ((5.1, 2.3), (4.4, 3.25), "W_UK"),
-        ((5.9, 2.3), (6.8, 3.25), "W_UV"),
+    arrows = [  # from, to, label, where on the way
+        ((4.7, 0.7), (1.9, 1.55), r"$W^{DQ}$, norm, $W^{UQ}$", 0.5),
+        ((5.3, 0.7), (5.3, 1.55), r"$W^{DKV}$, norm", 0.5),
+        ((5.9, 0.7), (8.8, 1.55), r"$W^{KR}$, rotate", 0.5),
+        ((5.0, 2.2), (4.1, 3.05), r"$W^{UK}_j$", 0.5),
+        ((5.5, 2.2), (5.6, 3.05), r"$W^{UV}_j$", 0.5),
+        ((0.9, 2.2), (2.0, 4.45), "", 0.5),
+        ((2.85, 2.2), (2.7, 4.45), "", 0.5),
+        ((3.9, 3.7), (3.6, 4.45), "", 0.5),
+        ((8.9, 2.2), (5.25, 4.6), "", 0.5),
     ]
-    ax.set(xlim=(0, 11.2), ylim=(0, 4.1))
+    ax.set(xlim=(0, 10.2), ylim=(0, 5.2))
     ax.axis("off")
-    for x, y, width, text, color, cached in boxes:
-        face = COLORS["cached"] if cached else COLORS["paper"]
-        ax.add_patch(FancyBboxPatch((x, y), width, 0.55, "round,pad=0.03", fc=face, ec=COLORS[color], lw=2.5))
-        ink = COLORS["paper"] if cached else COLORS["ink"]
-        ax.text(
-            x + width / 2, y + 0.27, text, ha="center", va="center", fontsize=14, color=ink, fontweight="bold"
-        )
-    for start, end, text in arrows:
-        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": COLORS["weights"], "lw": 1.8})
-        middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
-        ax.text(*middle, text, ha="center", va="center", fontsize=12, backgroundcolor=COLORS["paper"])
-    return "\n".join(f"{'cached' if cached else 'made  '}  {text}" for *_, text, _, cached in boxes[1:])
+    for start, end, text, share in arrows:
+        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": COLORS["weights"], "lw": 1.6})
+        middle = [a + share * (b - a) for a, b in zip(start, end, strict=True)]
+        if text:
+            ax.text(*middle, text, ha="center", va="center", fontsize=12, backgroundcolor=COLORS["paper"])
+    for x, y, width, text, _, color, kept in boxes:
+        _box(ax, x, y, width, text, color, kept)
+    return "\n".join(f"{'cached' if kept else 'made  '}  {words}" for *_, words, _, kept in boxes[1:])
