@@ -485,8 +485,7 @@ def as_latents(ids, caches, start=0):
     return smol.head(smol.norm(x))
 
 
-base = smol.config.layers[0].attention.rope.base
-ids = tokenizer.encode("The capital of France is Paris. The capital of Italy is").ids
+ids, base = tokenizer.encode("The capital of France is Paris. The capital of Italy is").ids, smol.config.layers[0].attention.rope.base
 caches = [LatentCache(1, 64, 192, 192) for _ in layers]
 logits, plain = as_latents(ids, caches), smol(torch.tensor([ids]))
 check_close("SmolLM2 as MLA, absorbed = as it is", logits, plain)
