@@ -181,7 +181,7 @@ plt.show()
 #
 # The 12 % of parameters that GQA saves are usually spent again. Llama 3 8B (8 KV heads) has `intermediate_size` 14,336, which is $3.5\,d$ and not $\frac83 d$:
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "subslide", "title": "The parameters that GQA saves are spent again", "show": "printed", "text": "Three matrices of width $\\frac83 d$ would cost what two of $4d$ cost. Llama 3 8B, with 8 KV heads for 32 query heads:"}
 for name in ("llama-2-7b", "llama-3-8b"):
     c = configs.load(name)
     ratio = c["intermediate_size"] / c["hidden_size"]
@@ -253,7 +253,7 @@ longer = {"2019": GPT2LM(1000, max_len=4096), "today": LlamaStyleLM(1000, max_le
 for name, trained in (("2019", old), ("today", new)):
     predict(my_guess[name], misfits(longer[name], trained), f"({name})")
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "subslide", "title": "The longer model takes the old weights and says the same", "show": "code printed"}
 _ = longer["today"].load_state_dict(new.state_dict())
 check_close("the longer model, first 16 tokens", longer["today"](idx), new(idx))
 check_shape("logits for 2,000 tokens", longer["today"](idx.repeat(1, 125)), [2, 2000, 1000])

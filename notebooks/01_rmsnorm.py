@@ -203,7 +203,7 @@ truth = dict(zip(my_guess, (dead[0], dead[30], dead[60], round(loss["careless fp
 for name in my_guess:
     predict(my_guess[name], truth[name], f"({name})")
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "subslide", "title": "Careless fp16 makes every token as likely; bf16 hardly moves", "show": "printed", "text": "Loss in nats per token, and where it starts: the largest entries of the stream."}
 print("  ".join(f"{name} {value:.{1 if 'bf16' in name else 2}f}" for name, value in loss.items()))
 check_close("fp16: every token as likely, ln 49,152", loss["careless fp16"], math.log(49152), 1e-6)
 check_equal("bf16: moves by less than 0.01", abs(loss["careless bf16"] - loss["fp32"]) < 0.01, True)

@@ -14,8 +14,8 @@
 # %% slideshow={"slide_type": "skip"}
 import matplotlib.pyplot as plt
 
-from book.exercises import check, progress
-from book.explore.ch02_swiglu import draw_matrices, width_explorer
+from book.exercises import check, mine, progress
+from book.explore.ch02_swiglu import draw_matrices, draw_swiglu, width_explorer
 from book.figures import style
 from book.predict import check_close, check_equal, check_shape, predict
 from lib import swiglu_width
@@ -40,6 +40,14 @@ print(f"GELU MLP: 2 x {d} x {4 * d} = {gelu_mlp:,} parameters")
 #
 # ($\sigma$ is the sigmoid, $\odot$ the product entry by entry.) One makes the $d_{ff}$ features ($W_{up}$), the other decides how much of each passes ($W_{gate}$, the **gate**), and $W_{down}$ brings
 # the product back to $d$.
+
+# %% slideshow={"slide_type": "subslide", "title": "Two ways up, one product, one way down"}
+fig, ax = plt.subplots(figsize=(11, 3.4))
+print(draw_swiglu(ax))
+plt.show()
+
+# %% [markdown] slideshow={"slide_type": "skip"}
+# *In words: $x$ goes up twice to width $d_{ff}$. The gate's branch passes a silu, the two are multiplied entry by entry, and one matrix leads back to width $d$.*
 #
 # Somebody takes a GPT config and swaps the layer, keeping $d_{ff} = 4d$. **Write down** how many parameters that layer has at $d = 768$.
 
@@ -80,25 +88,39 @@ print(areas)
 
 # %% slideshow={"slide_type": "slide", "title": "From 10,922.67 to 11,008: round up, not to the nearest", "ask": "Q4", "text": "Llama 7B has $d = 4096$, and $8/3\\,d$ is no whole number. Its code rounds **up** to a multiple of 256.\n\n**Predict:** by how many per cent is the layer then larger than the GELU MLP?"}
 my_guess = None  # per cent
-gelu, swi = 8 * 4096**2, 3 * 4096 * swiglu_width(4096, multiple_of=256)
-predict(my_guess, round(100 * (swi / gelu - 1), 1), "per cent")
+size_gelu, size_swi = 8 * 4096**2, 3 * 4096 * swiglu_width(4096, multiple_of=256)
+predict(my_guess, round(100 * (size_swi / size_gelu - 1), 1), "per cent")
 print(f"8/3 x 4096 = {8 / 3 * 4096:,.2f}; 43 x 256 = {43 * 256:,}")
 check_equal("Llama 7B", swiglu_width(4096), 11_008)
-print(f"GELU MLP {gelu / 1e6:.1f}M, SwiGLU {swi / 1e6:.1f}M a layer")
-check_close("millions", [gelu / 1e6, swi / 1e6], [134.2, 135.3], 0.0005)
+print(f"GELU MLP {size_gelu / 1e6:.1f}M, SwiGLU {size_swi / 1e6:.1f}M per layer")
+check_close("millions", [size_gelu / 1e6, size_swi / 1e6], [134.2, 135.3], 0.0005)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # The whole rule has three steps: truncate $8/3\,d$; apply an optional multiplier and truncate again; round up.
 #
-# Do both truncations matter? Published sizes do not tell; a small model does. There, truncating only once gives another multiple.
+# **Exercise 1. The rule.** Write it. The chapter goes on with your function once it passes.
 
-# %% slideshow={"slide_type": "subslide", "title": "The whole rule: truncate, multiply and truncate, round up", "show": "code"}
-def width(d, multiplier=1.0, multiple_of=256):
+# %% tags=["exercise"]
+def my_width(d, multiplier, multiple_of):
+    ...
+
+# %% tags=["check"]
+check("02.width", my_width)
+
+# %% slideshow={"slide_type": "subslide", "title": "The whole rule: truncate, multiply and truncate, round up", "show": "code"} tags=["solution"] jupyter={"source_hidden": true}
+def width_solution(d, multiplier, multiple_of):
     d_ff = int(2 * 4 * d / 3)
     d_ff = int(multiplier * d_ff)
     return multiple_of * ((d_ff + multiple_of - 1) // multiple_of)
 
 
+check("02.width", width_solution)
+
+# %% [markdown] slideshow={"slide_type": "skip"}
+# Do both truncations matter? Published sizes do not tell; a small model does. There, truncating only once gives another multiple.
+
+# %% slideshow={"slide_type": "skip"}
+width = mine("02.width")
 for case in ((512, 1.0, 64), (4096, 1.0, 256), (8192, 1.3, 4096), (448, 1.3, 8)):
     check_equal(f"d, multiplier, multiple_of = {case}", width(*case), swiglu_width(*case))
 
@@ -139,7 +161,7 @@ for d_model, d_ff in ((6656, 17920), (8192, 22016)):
 # %% [markdown] slideshow={"slide_type": "notes"}
 # So "$d_{ff} = 8/3\,d$" is the **starting point** of the rule. Llama 3's 8B, 70B, 405B and 1B are wider, the 8B with 3.5 $d$ instead of 2.67 $d$; the 3B and
 # SmolLM2 sit on it exactly. The first Llama's two largest sizes ($d$ = 6656 and 8192) follow without a multiplier; $d = 5120$
-# is left for exercise 2.
+# is left for exercise 3.
 #
 # ### Move the sliders
 #
@@ -159,26 +181,38 @@ check_equal("d = 512, multiple of 4096", width_explorer.table(d=512, multiple_of
 # %% [markdown] slideshow={"slide_type": "skip"}
 # ## 4 · The gate at work
 #
-# From here on we need torch. First the layer itself, three lines, against the library with random weights and all sizes different.
+# From here on we need torch.
+#
+# **Exercise 2. The layer.** Write SwiGLU from its three weights: `x` [T, d], `w_gate` and `w_up` [d_ff, d], `w_down` [d, d_ff] (rows are outputs, as `nn.Linear` stores them). The chapter goes on with yours.
 
-# %% slideshow={"slide_type": "slide", "title": "The layer in three lines", "show": "code"}
-import torch
+# %% tags=["exercise"]
+def my_layer(x, w_gate, w_up, w_down):
+    ...
 
-from lib import SwiGLU, swiglu
+# %% tags=["check"]
+check("02.swiglu", my_layer)
 
-
-def my_swiglu(x, w_gate, w_up, w_down):
+# %% slideshow={"slide_type": "slide", "title": "The layer in three lines", "show": "code"} tags=["solution"] jupyter={"source_hidden": true}
+def swiglu_solution(x, w_gate, w_up, w_down):
     z = x @ w_gate.T  # [T, d_ff]
     opened = z * z.sigmoid()  # silu
     return (opened * (x @ w_up.T)) @ w_down.T  # [T, d]
 
 
+check("02.swiglu", swiglu_solution)
+
+# %% slideshow={"slide_type": "skip"}
+import torch
+
+from lib import SwiGLU, swiglu
+
+by_hand = mine("02.swiglu")
 torch.manual_seed(0)
 layer = SwiGLU(6, 11).double()
 x = torch.randn(4, 6, dtype=torch.float64)
 weights = [w.weight.detach() for w in (layer.w_gate, layer.w_up, layer.w_down)]
-check_close("three lines = lib.swiglu", my_swiglu(x, *weights), swiglu(x, *weights))
-check_close("three lines = lib.SwiGLU", my_swiglu(x, *weights), layer(x).detach())
+check_close("by hand = lib.swiglu", by_hand(x, *weights), swiglu(x, *weights))
+check_close("by hand = lib.SwiGLU", by_hand(x, *weights), layer(x).detach())
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # **Why is it called a gate?** Write silu out: $\mathrm{silu}(z)\,u = \sigma(z) \cdot z\,u$. The sigmoid lies between 0 and 1; it opens and closes, as in the gated linear unit
@@ -236,7 +270,7 @@ import json
 from safetensors import safe_open
 
 import lib
-from book.evidence import excerpts, held_out_purity, layer_inputs, same_size, shared_signs
+from book.evidence import excerpts, held_out_purity, layer_inputs, same_size, shared_signs, without_feature
 
 folder = lib.find_model()
 words = ["Paris", "London", "seven", "eight", "because"]
@@ -250,7 +284,7 @@ with safe_open(folder / "model.safetensors", "pt") as file:
     embedding = file.get_slice("model.embed_tokens.weight")
     rows = lib.rms_norm(torch.cat([embedding[i : i + 1] for i in ids]), norm, eps=1e-5)
 check_shape("gate", gate, [1536, 576])
-check_close("SmolLM2's own layer, by hand and by lib", swiglu(rows, gate, up, down), my_swiglu(rows, gate, up, down))
+check_close("SmolLM2's own layer, by hand and by lib", swiglu(rows, gate, up, down), by_hand(rows, gate, up, down))
 
 # %% [markdown] slideshow={"slide_type": "skip"}
 # Each word goes through the gate of layer 0. Call a feature open where $z = W_{gate}\, x$ is above zero, and ask of two words: of the features that are open for either, how many are open
@@ -287,7 +321,6 @@ ids, tokens = excerpts(load_corpus().decode(), tokenizer)
 x = layer_inputs(model, ids, 8)[:, 1:].flatten(0, 1).double()  # without each excerpt's first token (chapter 07)
 capital = torch.tensor([word.strip()[:1].isupper() for piece in tokens for word in piece[1:]])
 trained = model.blocks[8].ffn.w_gate.weight.detach().double()
-del model
 print(f"{len(x):,} tokens; {capital.double().mean():.0%} of them begin with a capital")
 found = {"trained gate": held_out_purity(x @ trained.T, capital)}
 for seed in (1, 2, 3):
@@ -300,6 +333,36 @@ check_equal("trained above one half, each random one below", [judged[0] > 0.5, m
 # %% [markdown] slideshow={"slide_type": "notes"}
 # On the text they were chosen on, random directions look impressive too: the best ten of three thousand always do. On the other text the trained gate's features go on picking capitals, and the random
 # ones fall back. So here the gate **has** learned something, and we know it because the same test fails without it.
+#
+# ### One feature, cut
+#
+# Feature 1,361 of layer 26 is one that we found by looking: on the first four excerpts it adds much to the stream, on few tokens. On the other four: where is it largest? Which words does its column of $W_{down}$ raise, read through the head? And what changes when it is **cut** on its twenty largest tokens?
+# If it asks for a participle, then *taken* must fall against *took*, over 14 irregular verbs. The control takes out as much along a random direction. **Predict** by how many nats participles fall.
+
+# %% slideshow={"slide_type": "slide", "title": "One feature, cut: taken falls against took", "show": "printed", "text": "Feature 1,361 of layer 26 of SmolLM2, on its twenty largest tokens. The control takes out as much along a random direction.\n\n**Predict** by how many nats participles fall against past forms."}
+my_guess = None  # nats
+others = ids[4:]
+places, values, cut = without_feature(model, others, 26, 1361)
+print("largest on", sorted({tokens[4 + i][t].strip() for i, t in places.T.tolist()}))
+raised = model.norm.weight * model.blocks[26].ffn.w_down.weight[:, 1361] * values.mean().sign()
+print("raises", [tokenizer.decode([i]).strip() for i in (model.emb.weight @ raised).topk(6).indices.tolist()])
+verbs = "taken took given gave eaten ate flown flew thrown threw fallen fell chosen chose spoken spoke written wrote broken broke driven drove gone went seen saw known knew"
+participles, pasts = torch.tensor([tokenizer.encode(f" {verb}").ids[0] for verb in verbs.split()]).view(14, 2).T
+lead = {name: (s.log_softmax(-1)[:, participles] - s.log_softmax(-1)[:, pasts]).mean(1) for name, s in cut.items()}
+after = others[places[0], places[1] + 1]
+loss = {name: torch.nn.functional.cross_entropy(s, after, reduction="none") for name, s in cut.items()}
+falls = {name: (lead["as it is"] - each).mean().item() for name, each in lead.items()}
+predict(my_guess, round(falls["cut"], 2), "nats")
+for name in list(cut)[1:]:
+    change = loss[name] - loss["as it is"]
+    print(f"{name:<9} participles fall by {falls[name]:5.2f}   loss {change.mean():+.2f}, standard error {change.std() / 20**0.5:.2f}")
+del model
+
+# %% slideshow={"slide_type": "skip"}
+check_equal("cut: by more than half a nat; no random direction does", [v > 0.5 for v in list(falls.values())[1:]], [True, False, False, False])
+
+# %% [markdown] slideshow={"slide_type": "notes"}
+# It is largest on *had*, *has* and *'ve*, its column names participles, and they fall when it is cut, several times as far as along any random direction. The **loss** on the same twenty tokens tells nothing: its change lies among those of the random directions. A readable effect need not be a measurable gain.
 #
 # **Why is this better than a GELU?** Nobody has derived it. Shazeer's paper reports lower loss for the gated variants at equal parameters and FLOPs, lowest with GELU or Swish (silu) as the gate (table 1), and in
 # its conclusions offers no explanation but divine benevolence ([arXiv 2002.05202](https://arxiv.org/abs/2002.05202), section 4). [Chapter 09](09_full_block.ipynb) trains both.
@@ -331,7 +394,7 @@ check_equal("Gemma-2B's ratio", 16384 / 2048, 8.0)
 #
 # **Nearest instead of up.** An answer in [transformers#27139](https://github.com/huggingface/transformers/issues/27139) explains 11,008 as the closest multiple of 128. Compute it:
 
-# %% slideshow={"slide_type": "skip"}
+# %% slideshow={"slide_type": "slide", "title": "Bugs that shipped: nearest instead of up", "show": "code printed", "text": "An answer in [transformers#27139](https://github.com/huggingface/transformers/issues/27139) explains 11,008 as the closest multiple of 128:"}
 nearest = 128 * round(8 / 3 * 4096 / 128)
 print(f"closest multiple of 128: {nearest:,}   the checkpoint: {swiglu_width(4096):,}")
 check_equal("it is another number", nearest, 10_880)
@@ -351,7 +414,7 @@ for name, d_model, multiplier, multiple, said, held in sizes:
     check_equal(f"{name:>4}, the rule", swiglu_width(d_model, multiplier, multiple), held)
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# **The halves swapped.** A fused tensor read up-first instead of gate-first, or cut in halves although its rows alternate ([vllm#29273](https://github.com/vllm-project/vllm/issues/29273), vpipe#2). Shapes
+# **The halves swapped.** A fused tensor read up-first instead of gate-first, or cut in halves although its rows alternate ([vllm#29273](https://github.com/vllm-project/vllm/issues/29273)). Shapes
 # agree, nothing fails. With one feature, a gate input of 1 and an up value of 2:
 
 # %% slideshow={"slide_type": "subslide", "title": "Bugs that shipped: the halves swapped, and nothing fails", "text": "A fused tensor read up-first instead of gate-first. A gate input of 1, an up value of 2:"}
@@ -366,24 +429,7 @@ check_close("both", [right, swapped], [1.462117, 1.761594], 1e-6)
 #
 # ## Exercises
 #
-# **1. The rule.** Write it: truncate $8/3\,d$, apply the multiplier and truncate, round up.
-
-# %% tags=["exercise"]
-def my_width(d, multiplier, multiple_of):
-    ...
-
-# %% tags=["check"]
-check("02.width", my_width)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def width_solution(d, multiplier, multiple_of):
-    return multiple_of * -(-int(multiplier * (8 * d // 3)) // multiple_of)
-
-
-check("02.width", width_solution)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# **2.** A SwiGLU model has $d = 5120$. Which $d_{ff}$ matches the parameters of a GELU layer at $4d$, as Llama would round it (multiple of 256)?
+# **3.** A SwiGLU model has $d = 5120$. Which $d_{ff}$ matches the parameters of a GELU layer at $4d$, as Llama would round it (multiple of 256)?
 
 # %% tags=["exercise"]
 my_d_ff = None
@@ -400,25 +446,7 @@ check("02.d5120", d5120_solution)
 print(f"8/3 x 5120 = {8 / 3 * 5120:,.0f}; rounded up {d5120_solution() // 256} x 256 = {d5120_solution():,}")
 
 # %% [markdown] slideshow={"slide_type": "skip"}
-# **3. The layer.** Write SwiGLU from its three weights (rows are outputs, as `nn.Linear` stores them).
-
-# %% tags=["exercise"]
-def my_layer(x, w_gate, w_up, w_down):
-    ...
-
-# %% tags=["check"]
-check("02.swiglu", my_layer)
-
-# %% tags=["solution"] jupyter={"source_hidden": true}
-def swiglu_solution(x, w_gate, w_up, w_down):
-    z = x @ w_gate.T
-    return (z * z.sigmoid() * (x @ w_up.T)) @ w_down.T
-
-
-check("02.swiglu", swiglu_solution)
-
-# %% [markdown] slideshow={"slide_type": "skip"}
-# **4.** How many parameters has a SwiGLU layer at $d = 768$ whose $d_{ff}$ was copied from a GELU config ($4d$)?
+# **4.** How many parameters has a SwiGLU layer at $d = 1600$ (GPT-2 XL's) whose $d_{ff}$ was copied from a GELU config ($4d$)?
 
 # %% tags=["exercise"]
 my_parameters = None
@@ -428,7 +456,7 @@ check("02.copied", my_parameters)
 
 # %% tags=["solution"] jupyter={"source_hidden": true}
 def copied_solution():
-    return 3 * 768 * (4 * 768)
+    return 3 * 1600 * (4 * 1600)
 
 
 check("02.copied", copied_solution)
@@ -455,11 +483,11 @@ def fused_solution(x, w_fused):
 
 check("02.fused", fused_solution)
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "Divide intermediate_size by hidden_size and compare with 2.67", "show": "", "text": "- three matrices for two: $8/3\\,d$ makes parameters and FLOPs equal\n- the rule: truncate, multiply and truncate, round **up**: 11,008, 14,336, 28,672 from one rule\n- a pair of gated features multiplies exactly; no single-feature story without its control\n- to take home: `02.width` and `02.copied`"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "Divide intermediate_size by hidden_size and compare with 2.67", "show": "", "text": "- three matrices for two: $8/3\\,d$ makes parameters and FLOPs equal\n- the rule: truncate, multiply and truncate, round **up**: 11,008, 14,336, 28,672 from one rule\n- a pair of gated features multiplies exactly; no single-feature story without its control\n- to take home: `02.width` and `02.swiglu`"}
 # ## What you can do now
 #
 # You **wrote** SwiGLU and saw that two of its features multiply exactly; **tested** what a real gate picks against a random one; **computed** $8/3\,d$ and Llama's 11,008, 13,824, 14,336 and 28,672
-# from one rule; **read** widths of real configs and what they do not tell; **spotted** four published faults. Proved equal: three lines = `lib` with random
+# from one rule; **read** widths of real configs and what they do not tell; **spotted** four published faults. Proved equal: your layer and `lib` with random
 # weights, and SmolLM2's own layer by hand = by `lib`.
 #
 # **In practice.** `intermediate_size` is $d_{ff}$; divide it by `hidden_size` and compare with 2.67. In mixture-of-experts models it may be the width of one

@@ -111,7 +111,7 @@ print(f"ratio, at any length: {remake / attention:.1f}")
 #
 # $$\sum_s a_s \left(W^{UV} c_s\right) \;=\; W^{UV} \sum_s a_s c_s .$$
 
-# %% slideshow={"slide_type": "subslide", "title": "Two bracketings, the same scores and the same outputs"}
+# %% slideshow={"slide_type": "skip"}
 q = torch.randn(h, 1, dn, generator=gen, dtype=torch.float64)  # one query, all heads
 left = q @ keys.mT  # [h, 1, S]: keys made for all 23 tokens
 q_tilde = q @ W_uk  # [h, 1, dc]: once
@@ -248,7 +248,7 @@ def mla_solution(x, w, cos, sin, cached):
 
 check("06.mla", mla_solution)
 
-# %% slideshow={"slide_type": "subslide", "title": "The same as the library, with random gains in both norms", "text": "The latent is cached **after** its norm, the rope key **after** its rotation."}
+# %% slideshow={"slide_type": "skip"}
 one_layer = mine("06.mla")
 w = {name: p.detach() for name, p in ((n.removesuffix(".weight"), p) for n, p in layer.named_parameters())}
 w["W_uk"], w["W_uv"] = layer.up_projections()

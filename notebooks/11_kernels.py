@@ -229,7 +229,7 @@ expected = costs.decode_kernel_bytes(1, 9, 3, 96, 64, 64, parts=4, rows=16, size
 check_equal("counted = formula", traffic.bytes, sum(expected.values()))
 check_close("split and joined = attend", y, attend(q, k, v))
 
-# %% [markdown] slideshow={"slide_type": "skip"}
+# %% [markdown] slideshow={"slide_type": "subslide", "title": "Who reads which keys: one program per part and KV head", "show": "", "text": "- the heads of a group are in one program and look at the same keys; the parts are disjoint\n- first grid: 4 parts \u00d7 1 block of heads \u00d7 3 KV heads\n- second grid: 9 query heads, each joined whole"}
 # Once. The heads of a group are in one program and look at the same keys; the parts are disjoint. The first grid is 4 parts × 1 block of heads × 3 KV heads; the second 9 query heads, each joined whole.
 #
 # ## 6 · One read, more work

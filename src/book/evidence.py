@@ -55,6 +55,40 @@ def layer_inputs(model, ids, layer):
     return block.ffn_norm(x + block.attn(block.attn_norm(x), cos, sin))
 
 
+@torch.no_grad()
+def without_feature(model, ids, layer, feature, top=20, seeds=(1, 2, 3)):
+    """What a SwiGLU feature does on the `top` tokens of ids [B, T] where it is largest in size (each text's first and last token apart).
+
+    Its part of the stream, its value times its column of w_down, is taken out after the block, or as much along random directions.
+    Returns places [2, top] (text, position), values [top], and logits [top, V]: {"as it is", "cut", "random 1", ..}.
+    """
+    from lib import rope_table
+
+    block, attention = model.blocks[layer], model.config.layers[layer].attention
+    cos, sin = rope_table(attention.rope, attention.head_dim, ids.shape[1])
+    x = model.emb(ids)
+    for below in model.blocks[: layer + 1]:
+        before, x = x, below(x, cos, sin)
+    h = block.ffn_norm(before + block.attn(block.attn_norm(before), cos, sin))
+    f = block.ffn
+    z = h @ f.w_gate.weight[feature]
+    values = torch.nn.functional.silu(z) * (h @ f.w_up.weight[feature])  # [B, T]
+    places = values[:, 1:-1].abs().flatten().topk(top).indices
+    places = torch.stack([places // (ids.shape[1] - 2), places % (ids.shape[1] - 2) + 1])
+    column = f.w_down.weight[:, feature]
+    cuts = {"as it is": 0 * column, "cut": column}
+    for seed in seeds:
+        random = torch.randn(len(column), generator=torch.Generator().manual_seed(seed))
+        cuts[f"random {seed}"] = random / random.norm() * column.norm()
+    logits = {}
+    for name, taken in cuts.items():
+        y = x - values[..., None] * taken
+        for above in model.blocks[layer + 1 :]:
+            y = above(y, cos, sin)
+        logits[name] = model.head(model.norm(y[tuple(places)]))
+    return places, values[tuple(places)], logits
+
+
 def excerpts(text, tokenizer, n=8, length=320, start=200_000, every=20_000):
     """n pieces of a text [n, length] as token ids, far apart, and the tokens as words."""
     pieces = [tokenizer.encode(text[start + i * every :][: 6 * length]).ids[:length] for i in range(n)]

@@ -169,14 +169,14 @@ copied = Exercise(
     id="02.copied",
     title="A SwiGLU layer that copies d_ff = 4d",
     kind="predict",
-    reference=lambda: 3 * 768 * 4 * 768,
+    reference=lambda: 3 * 1600 * 4 * 1600,
     mistakes=[
         Mistake(
-            2 * 768 * 4 * 768,
+            2 * 1600 * 4 * 1600,
             "That is two matrices at 4 d, the GELU layer; three at 8/3 d have as many.",
             "How many matrices has SwiGLU, and which width did the copy keep?",
         ),
-        Mistake(4 * 768 * 4 * 768, "Four matrices were counted.", "Name them: which is the fourth?"),
+        Mistake(4 * 1600 * 4 * 1600, "Four matrices were counted.", "Name them: which is the fourth?"),
     ],
 )
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from book.explore import Explorer, Fact, Stops
 from book.figures import COLORS, thousands
@@ -141,3 +141,34 @@ def draw_matrices(
         ax.set(xlim=(-0.3, 3 * (d + 0.6)), ylim=(0, 4 * d + 0.5), title=title, aspect="equal")
         ax.axis("off")
     return "\n".join(lines)
+
+
+def draw_swiglu(ax):
+    """The flow of the layer: widths and matrices; returns it in words."""
+    boxes = [  # x, y, width, text, colour
+        (0.0, 1.5, 1.3, "$x$   [$d$]", "ink"),
+        (3.0, 2.6, 2.0, "$z$   [$d_{ff}$]", "new"),
+        (3.0, 0.4, 2.0, "$u$   [$d_{ff}$]", "old"),
+        (6.6, 1.5, 2.6, "silu($z$) $\\odot$ $u$   [$d_{ff}$]", "ink"),
+        (11.2, 1.5, 1.3, "out   [$d$]", "ink"),
+    ]
+    arrows = [
+        ((1.35, 1.95), (2.95, 2.85), "$W_{gate}$"),
+        ((1.35, 1.65), (2.95, 0.75), "$W_{up}$"),
+        ((5.05, 2.85), (6.55, 1.95), "silu"),
+        ((5.05, 0.75), (6.55, 1.65), ""),
+        ((9.25, 1.8), (11.15, 1.8), "$W_{down}$"),
+    ]
+    ax.set(xlim=(-0.1, 12.7), ylim=(0.2, 3.4))
+    ax.axis("off")
+    for start, end, text in arrows:
+        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": COLORS["weights"], "lw": 1.8})
+        middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+        if text:
+            ax.text(*middle, text, ha="center", va="center", fontsize=14, backgroundcolor=COLORS["paper"])
+    for x, y, width, text, color in boxes:
+        ax.add_patch(
+            FancyBboxPatch((x, y), width, 0.6, "round,pad=0.03", fc=COLORS["paper"], ec=COLORS[color], lw=2.2)
+        )
+        ax.text(x + width / 2, y + 0.3, text, ha="center", va="center", fontsize=14)
+    return "x [d] -> gate z and features u [d_ff] -> silu(z) * u [d_ff] -> out [d]"
