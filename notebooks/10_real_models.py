@@ -485,7 +485,7 @@ check_close("factors", [w.said / w.right for w in WALL], [8, 1.25, 0.703, 1.78, 
 size = lib.kv_bytes(read_config(configs.path("llama-2-7b")), 2048)
 print(f"Llama-2-7B, 2,048 tokens: {size:,} bytes = {size / 2**30:.3f} GiB = {size / 1e9:.3f} GB")
 
-# %% [markdown] slideshow={"slide_type": "slide", "title": "What is said of today's models, and the field that shows it", "show": "table"}
+# %% [markdown] slideshow={"slide_type": "slide", "title": "What is said of today's models, and the field that shows it", "show": "", "text": "- `num_key_value_heads`: Llama 3 has 8 at every size, gpt-oss 8 of 64, Qwen3-235B-A22B 4 of 64\n- `kv_lora_rank`: MLA in DeepSeek-V2, V3, R1 and Kimi K2\n- `no_rope_layers`, where 1 **has** RoPE: Llama 4, SmolLM3\n- `rope_theta`; in files of transformers 5 `rope_parameters.rope_theta`\n- **no field**, `model_type` implies it: QK-norm (OLMo 2, Qwen3, Gemma 3), norms after each part (OLMo 2), biases (Qwen2.5), a tied head (Command-R)"}
 # Not one of them failed a type check. Two habits find them all: compute the same quantity a second way (bytes of a real cache, `sum(p.numel())` over unique tensors), and write the unit: the last line has been printed as
 # "1.00 GB" ([alvarobartt/hf-mem#33](https://github.com/alvarobartt/hf-mem/issues/33)).
 #
