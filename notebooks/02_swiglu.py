@@ -107,7 +107,7 @@ def my_width(d, multiplier, multiple_of):
 # %% tags=["check"]
 check("02.width", my_width)
 
-# %% slideshow={"slide_type": "subslide", "title": "The whole rule: truncate, multiply and truncate, round up", "show": "code"} tags=["solution"] jupyter={"source_hidden": true}
+# %% slideshow={"slide_type": "subslide", "title": "The whole rule: truncate, multiply and truncate, round up", "show": "code", "text": "Published sizes do not tell whether both truncations matter; a small model does. At $d = 448$, multiplier 1.3, multiple of 8 the rule gives 1,552; truncating once gives 1,560."} tags=["solution"] jupyter={"source_hidden": true}
 def width_solution(d, multiplier, multiple_of):
     d_ff = int(2 * 4 * d / 3)
     d_ff = int(multiplier * d_ff)
@@ -192,7 +192,7 @@ def my_layer(x, w_gate, w_up, w_down):
 # %% tags=["check"]
 check("02.swiglu", my_layer)
 
-# %% slideshow={"slide_type": "slide", "title": "The layer in three lines", "show": "code"} tags=["solution"] jupyter={"source_hidden": true}
+# %% slideshow={"slide_type": "slide", "title": "The layer in three lines", "show": "code", "text": "$x$ [T, $d$] goes up twice to [T, $d_{ff}$], the two are multiplied entry by entry, and one matrix leads back. Rows of a weight are outputs, as `nn.Linear` stores them."} tags=["solution"] jupyter={"source_hidden": true}
 def swiglu_solution(x, w_gate, w_up, w_down):
     z = x @ w_gate.T  # [T, d_ff]
     opened = z * z.sigmoid()  # silu

@@ -220,7 +220,7 @@ check("08.flops", flops_solution)
 # lookup as a product, is wrong by this much ([trl#6709](https://github.com/huggingface/trl/issues/6709), [torchtitan#3225](https://github.com/pytorch/torchtitan/issues/3225)). The bytes a decode step reads do not change either: both models read one $V \times d$ matrix
 # for the head, and one row for the lookup.
 
-# %% slideshow={"slide_type": "subslide", "title": "Tied or not: the same FLOPs, the same bytes per step", "show": "printed", "text": "Llama-3.2-1B, as it is and untied:"}
+# %% slideshow={"slide_type": "subslide", "title": "Tied or not: the same FLOPs, the same bytes per step", "show": "code printed", "text": "Llama-3.2-1B, as it is and untied:"}
 llama = read_config(configs.path("llama-3.2-1b"))
 loose = replace(llama, tied=False)
 one, two = lib.flops_per_token(llama), lib.flops_per_token(loose)
